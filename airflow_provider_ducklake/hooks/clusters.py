@@ -232,8 +232,8 @@ class Kubernetes(ClusterManager):
 
     @cached_property
     def _client(self) -> Any:  # noqa: ANN401 - the provider's, which is not always there
-        from airflow.providers.cncf.kubernetes.kube_client import get_kube_client  # noqa: PLC0415
-        from kubernetes.config import ConfigException  # type: ignore[import-untyped]  # noqa: PLC0415
+        from airflow.providers.cncf.kubernetes.kube_client import get_kube_client
+        from kubernetes.config import ConfigException  # type: ignore[import-untyped]
 
         try:
             return get_kube_client()
@@ -245,7 +245,7 @@ class Kubernetes(ClusterManager):
             ) from error
 
     def _asked(self, method: str, *arguments: str, **named: str) -> Any:  # noqa: ANN401 - the client's
-        from airflow.providers.cncf.kubernetes.kube_client import ApiException  # type: ignore[attr-defined]  # noqa: PLC0415
+        from airflow.providers.cncf.kubernetes.kube_client import ApiException  # type: ignore[attr-defined]
 
         ask = partial(getattr(self._client, method), *arguments, _request_timeout=ANSWER_SECONDS, **named)
         try:
@@ -402,7 +402,7 @@ class Yarn(ClusterManager):
         if self.auth is not None or not self.has_kerberos:
             return self.auth
         try:
-            from requests_kerberos import HTTPKerberosAuth  # type: ignore[import-not-found]  # noqa: PLC0415 - not always installed
+            from requests_kerberos import HTTPKerberosAuth  # type: ignore[import-not-found]
         except ImportError as error:
             raise InvalidInputError(
                 "The Spark connection has a keytab and a principal, and YARN's ResourceManager is asked with "

@@ -67,9 +67,9 @@ def hook_lineage_collector() -> Any | None:  # noqa: ANN401 - Airflow's
     Where it is, the first call has Airflow import every provider's kinds of assets.
     """
     try:
-        from airflow.sdk.lineage import NoOpCollector, get_hook_lineage_collector  # noqa: PLC0415 - since 3.2
+        from airflow.sdk.lineage import NoOpCollector, get_hook_lineage_collector
     except ImportError:
-        from airflow.lineage.hook import NoOpCollector, get_hook_lineage_collector  # type: ignore[import-not-found,no-redef]  # noqa: PLC0415 - until 3.1
+        from airflow.lineage.hook import NoOpCollector, get_hook_lineage_collector  # type: ignore[import-not-found,no-redef]
     collector = get_hook_lineage_collector()
     return None if isinstance(collector, NoOpCollector) else collector
 

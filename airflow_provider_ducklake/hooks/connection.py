@@ -168,7 +168,7 @@ def _catalog_type(named: str, value: object) -> str:
 
 
 def _url(connection: Connection, named: str, catalog_type: str) -> URL:
-    from sqlalchemy.engine import URL  # noqa: PLC0415 - operators import this module while DAGs are parsed
+    from sqlalchemy.engine import URL
 
     port = _port(named, connection.port)
     if CATALOG_TYPES[catalog_type].server is None:
@@ -327,7 +327,7 @@ def _storage_options(named: str, extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_storage_connection(named: str, conn_id: str, own: Mapping[str, Any]) -> dict[str, Any]:
-    from .storage import merged, options_of  # noqa: PLC0415 - not for DAG files
+    from .storage import merged, options_of
 
     try:
         return merged(options_of(conn_id), own)

@@ -225,8 +225,8 @@ def hook_field_behaviour() -> dict[str, Any]:
 
 def form_widgets() -> dict[str, Any]:
     """Return the custom fields as widgets for Airflow 3.1, where a text takes the place of a JSON object."""
-    from wtforms import StringField  # type: ignore[import-untyped] # noqa: PLC0415 - only Airflow 3.1 has it
-    from wtforms.validators import Optional, any_of  # type: ignore[import-untyped] # noqa: PLC0415
+    from wtforms import StringField  # type: ignore[import-untyped]
+    from wtforms.validators import Optional, any_of  # type: ignore[import-untyped]
 
     def validators(field: ExtraField) -> list[Any]:
         given = [any_of(field.schema["enum"])] if "enum" in field.schema else []

@@ -146,7 +146,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
     def _observed(self, lake: Lake) -> Lake:
         """Report the tables that are read and written to Airflow."""
         if self.hook_lineage:
-            from .lineage import HookLineage  # noqa: PLC0415 - not for operators
+            from .lineage import HookLineage
 
             lake.opened.observer = HookLineage(DuckLakeHook(self.ducklake_conn_id))
         return lake
@@ -223,7 +223,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
         satisfy it. With ``staged``, the return values of tasks with ``stage_only=True``, the newest
         snapshot's rows as they would be if the staged writes to this table were committed.
         """
-        from ..lake.writes.staged import read_staged  # noqa: PLC0415 - not always
+        from ..lake.writes.staged import read_staged
 
         lake = self.lake()
         return lake.read_arrow(table, at=at, columns=columns, filter=filter, staged=read_staged(lake, staged))
@@ -245,7 +245,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
 
     def session(self, spark: Any, *, author: str | None = None) -> LakeSession:  # noqa: ANN401 - a SparkSession
         """Return the lake in your SparkSession: the operators' verbs without submitting a job."""
-        from ..lake.writes.session import LakeSession  # noqa: PLC0415 - heavy
+        from ..lake.writes.session import LakeSession
 
         return LakeSession(spark, self.lake(), author=author)
 
@@ -255,7 +255,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
         DuckDB takes the password of a PostgreSQL catalog from the environment variable ``PGPASSWORD``, that
         of a MySQL catalog from ``MYSQL_PWD``, or from a secret: ``CREATE SECRET (TYPE postgres, …)``.
         """
-        from .connection import attach_statement  # noqa: PLC0415 - not always
+        from .connection import attach_statement
 
         return attach_statement(self.settings(), alias)
 
@@ -309,7 +309,7 @@ def _place(url: URL) -> str:
 
 
 def _look(settings: ConnectionSettings) -> str:
-    from ..lake.storage.files.filesystem import check_writable  # noqa: PLC0415
+    from ..lake.storage.files.filesystem import check_writable
 
     lake = _open(settings, timeout_seconds=_TEST_TIMEOUT_SECONDS)
     try:
@@ -326,8 +326,8 @@ def _look(settings: ConnectionSettings) -> str:
 
 
 def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeError) -> str:
-    from ..lake.catalog.database.connect import check_directory  # noqa: PLC0415
-    from ..lake.storage.files.filesystem import check_writable  # noqa: PLC0415
+    from ..lake.catalog.database.connect import check_directory
+    from ..lake.storage.files.filesystem import check_writable
 
     check_directory(settings.url)
     data_path, version = _data_path(settings), version_of_new_lake(settings)
@@ -346,13 +346,13 @@ def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeErr
 
 
 def _check_rights(settings: ConnectionSettings) -> None:
-    from ..lake.catalog.open_lake import check_creates_tables  # noqa: PLC0415
+    from ..lake.catalog.open_lake import check_creates_tables
 
     check_creates_tables(_url(settings, _TEST_TIMEOUT_SECONDS), settings.metadata_schema)
 
 
 def _url(settings: ConnectionSettings, timeout_seconds: int | None) -> URL:
-    from ..lake.catalog.database.connect import catalog_file  # noqa: PLC0415
+    from ..lake.catalog.database.connect import catalog_file
 
     if timeout_seconds is None:
         return settings.url
@@ -368,7 +368,7 @@ def _limited(url: URL, seconds: float) -> URL:
 
 
 def _missing_connection(conn_id: str) -> InvalidInputError:
-    from airflow.sdk.execution_time import task_runner  # noqa: PLC0415 - heavy
+    from airflow.sdk.execution_time import task_runner
 
     hidden = (
         ""
@@ -388,7 +388,7 @@ async def connection_of(conn_id: str) -> Connection:
     Raises:
         InvalidInputError: it does not exist.
     """
-    from airflow.providers.common.compat.connection import get_async_connection  # noqa: PLC0415 - triggers only
+    from airflow.providers.common.compat.connection import get_async_connection
 
     try:
         return await get_async_connection(conn_id)
@@ -411,7 +411,7 @@ def open_catalog(connection: Connection, seconds: float = math.inf) -> Lake:
 def _open(
     settings: ConnectionSettings, timeout_seconds: int | None = None, *, to_migrate: bool = False
 ) -> Lake:
-    from ..lake.catalog.lake import Lake  # noqa: PLC0415
+    from ..lake.catalog.lake import Lake
 
     url, newest = _url(settings, timeout_seconds), newest_version(settings)
     with _naming_missing_driver(settings), _naming_field(settings):
@@ -452,7 +452,7 @@ def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        from ..lake.catalog.database.connect import packages_of  # noqa: PLC0415
+        from ..lake.catalog.database.connect import packages_of
 
         raise CatalogUnavailableError(
             repr(settings.url),
@@ -476,8 +476,8 @@ def _check(settings: ConnectionSettings, lake: Lake) -> None:
 
 
 def _create(settings: ConnectionSettings) -> Lake:
-    from ..lake.catalog.lake import Lake  # noqa: PLC0415
-    from ..lake.storage.files.filesystem import check_writable  # noqa: PLC0415
+    from ..lake.catalog.lake import Lake
+    from ..lake.storage.files.filesystem import check_writable
 
     data_path = _data_path(settings)
     check_writable(data_path, settings.storage_options)  # a lake keeps its path, a mistyped one too

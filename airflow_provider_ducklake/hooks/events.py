@@ -124,7 +124,7 @@ def _outlets(operator: LakeOperator, context: Context, events: Mapping[str, Mapp
 
 def _found_later(context: Context, events: Mapping[str, Mapping[str, Any]]) -> list[Asset | AssetAlias]:
     """Make events of tables that are no outlets by their URIs, and return what the outlets lack for them."""
-    from .compat import ALIASES_KEEP_ASSETS  # noqa: PLC0415 - not for DAG files
+    from .compat import ALIASES_KEEP_ASSETS
 
     assets = [Asset(uri, group=GROUP) for uri in events]
     for asset in assets:
@@ -157,7 +157,7 @@ def _has_event(
     """Make the event of an outlet, or those of its partitions; False: it has none."""
     if event is None:
         return False
-    from .compat import PARTITION_EVENTS  # noqa: PLC0415 - not for DAG files
+    from .compat import PARTITION_EVENTS
 
     keys = (event["partitions"] or ()) if kind == BY_PARTITION else None
     if keys is not None and (not PARTITION_EVENTS or not keys):

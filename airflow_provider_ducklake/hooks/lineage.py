@@ -88,7 +88,7 @@ class HookLineage:
 
 
 def _collector() -> Any | None:  # noqa: ANN401 - Airflow's
-    from .compat import hook_lineage_collector  # noqa: PLC0415 - not for DAG files
+    from .compat import hook_lineage_collector
 
     return hook_lineage_collector()
 
@@ -220,7 +220,7 @@ def flow_of_table(
 
 def flow_of_ddl(sql: str | Sequence[str]) -> Flow:
     """Collect the tables that DDL statements create or alter; dropped ones are left out."""
-    from ..lake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - heavy
+    from ..lake.sql.duckdb.ddl import parse_ddl
 
     texts = [sql] if isinstance(sql, str) else list(sql)
     calls = [one for parsed in parse_ddl(texts, write_version(NEWEST)) for one in parsed.calls]
@@ -239,8 +239,8 @@ def flow_of_staged(staged: object) -> Flow:
 
 def flow_of_sql(sql: str | Sequence[str], sources: Mapping[str, object], schema: str, at: int | None) -> Flow:
     """Collect the tables that Spark SQL reads and writes; only the sources if it cannot be parsed."""
-    from ..lake.sql.spark.parse import parse_spark_sql  # noqa: PLC0415 - heavy
-    from ..lake.sql.spark.statements import ViewStatement  # noqa: PLC0415 - as well
+    from ..lake.sql.spark.parse import parse_spark_sql
+    from ..lake.sql.spark.statements import ViewStatement
 
     texts = [sql] if isinstance(sql, str) else list(sql)
     try:
@@ -268,7 +268,7 @@ def lineage_at_start(operator: LakeOperator) -> Facets | None:
     No catalog is asked: the task waits for this, and what a table looks like when the job plans is another
     matter. None: the connection cannot be read, or the arguments cannot.
     """
-    from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - not always installed
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
     try:
         namespace, flow = _namespace(operator.ducklake_conn_id), operator.flow()
@@ -284,7 +284,7 @@ def lineage_at_start(operator: LakeOperator) -> Facets | None:
 
 def lineage_at_end(operator: LakeOperator) -> Facets | None:
     """Return the ``OperatorLineage`` of a task that has ended; None: its lake cannot be asked."""
-    from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - not always installed
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
     try:
         with DuckLakeHook(operator.ducklake_conn_id, hook_lineage=False) as hook:
@@ -339,7 +339,7 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Facets |
 
 def _classes() -> Any:  # noqa: ANN401 - OpenLineage's
     """Import the classes of OpenLineage's client that we use."""
-    from openlineage.client import event_v2, facet_v2  # noqa: PLC0415 - not always installed
+    from openlineage.client import event_v2, facet_v2
 
     return SimpleNamespace(
         Dataset=event_v2.Dataset,
@@ -449,7 +449,7 @@ class _Teller:
 
     def _column_lineage(self, table: QualifiedName, schema: TableSchema | None) -> dict[str, Facets]:
         """Compute the source columns of each column of a table, over all queries that write it."""
-        from ..lake.sql.spark.conditions import column_lineage  # noqa: PLC0415 - heavy
+        from ..lake.sql.spark.conditions import column_lineage
 
         if schema is None:
             return {}

@@ -83,13 +83,13 @@ class SparkConnectSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Run the job's own code on a new session; see ``Submitter``."""
-        from ..lake.spark.job.errors import typed  # noqa: PLC0415 - PySpark
-        from ..lake.spark.sessions.remote import remote_mode  # noqa: PLC0415 - PySpark
-        from ..lake.writes.verb import Results  # noqa: PLC0415 - no DAG file needs it
+        from ..lake.spark.job.errors import typed
+        from ..lake.spark.sessions.remote import remote_mode
+        from ..lake.writes.verb import Results
 
         try:
             with remote_mode(), self._started() as spark:
-                from ..lake.spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
+                from ..lake.spark.jobs.here import run_here
 
                 self._log_start(spark)
                 results = Results.of(run_here(spark, request, storage_options, {}, is_ours=True))
@@ -111,7 +111,7 @@ class SparkConnectSubmitter:
 
     @contextmanager
     def _started(self) -> Iterator[SparkSession]:
-        from ..lake.spark.sessions import remote  # noqa: PLC0415 - PySpark
+        from ..lake.spark.sessions import remote
 
         conf = {str(name): str(value) for name, value in self._conf().items()}
         py_files = _files(self._operator.py_files)
@@ -140,7 +140,7 @@ class SparkConnectSubmitter:
         given = self._operator.conf or {}
         if not self._operator._openlineage_inject_parent_job_info:  # noqa: SLF001 - it has no public way
             return given
-        from airflow.providers.common.compat.openlineage.utils.spark import (  # noqa: PLC0415 - not always asked for
+        from airflow.providers.common.compat.openlineage.utils.spark import (
             inject_parent_job_information_into_spark_properties,
         )
 

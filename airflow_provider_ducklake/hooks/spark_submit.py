@@ -78,7 +78,7 @@ def check_sources(request: JobRequest, master: str, storage_options: Mapping[str
 
     That is in the lake's own bucket, and on local disks where Spark runs on this machine.
     """
-    from ..lake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
+    from ..lake.storage.files.filesystem import exists
 
     for name, dataset in datasets_of(request.source).items():
         path = dataset.path
@@ -226,7 +226,7 @@ def driver_environment(
     directory: str, settings: SubmitSettings, storage_options: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return settings of ours for a driver on another machine: where the store is, and nothing secret."""
-    from ..lake.storage.files.filesystem import address_as_environment  # noqa: PLC0415 - not for DAG files
+    from ..lake.storage.files.filesystem import address_as_environment
 
     prefixes = {"k8s": "spark.kubernetes.driverEnv.", "yarn": "spark.yarn.appMasterEnv."}
     prefix = prefixes.get("yarn" if settings.is_yarn else settings.master.partition("://")[0])
@@ -507,8 +507,8 @@ class SparkSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Submit the job and read what it left; see ``Submitter``."""
-        from ..lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
-        from ..lake.writes.verb import Results  # noqa: PLC0415
+        from ..lake.spark.job import io as job_io
+        from ..lake.writes.verb import Results
 
         try:
             self.submit(request, storage_options)
@@ -525,7 +525,7 @@ class SparkSubmitter:
 
     def submit(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Run ``spark-submit`` to its end."""
-        from ..lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
+        from ..lake.spark.job import io as job_io
 
         if (problem := mismatch()) is not None:
             self.operator.log.warning("%s", problem)
@@ -555,7 +555,7 @@ class SparkSubmitter:
 
     def _document_key(self, directory: str) -> list[str] | None:
         """Return the arguments by which the driver opens a sealed request; None: it cannot."""
-        from ..lake.storage.files import writing  # noqa: PLC0415 - no DAG file needs it
+        from ..lake.storage.files import writing
 
         if self.settings().has_driver_here:  # it gets the key by its environment
             return []
@@ -572,7 +572,7 @@ class SparkSubmitter:
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Remove the documents of the job; see ``Submitter``."""
-        from ..lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
+        from ..lake.spark.job import io as job_io
 
         job_io.delete_job_files(request, storage_options)
 
@@ -598,8 +598,8 @@ class SparkSubmitter:
         self, request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
     ) -> dict[str, str]:
         """Return the environment of ``spark-submit`` on this machine; it holds secrets."""
-        from ..lake.storage.files import writing  # noqa: PLC0415 - not for DAG files
-        from ..lake.storage.files.filesystem import as_environment  # noqa: PLC0415 - as well
+        from ..lake.storage.files import writing
+        from ..lake.storage.files.filesystem import as_environment
 
         if not settings.has_driver_here:
             return secrets_of_upload(request.directory, settings, storage_options)
@@ -617,7 +617,7 @@ class SparkSubmitter:
 
     def job_error(self, request: JobRequest, storage_options: Mapping[str, Any]) -> DuckLakeError | None:
         """Read the error that a failed job left, if it left one."""
-        from ..lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
+        from ..lake.spark.job import io as job_io
 
         try:
             typed = job_io.read_error(request, storage_options)

@@ -119,7 +119,7 @@ def _amazon_keys(connection: Connection, extra: Mapping[str, Any]) -> dict[str, 
 def _keys_of_role(conn_id: str) -> dict[str, Any]:
     """Take on the role or the profile by Airflow's Amazon provider; its keys expire after a while."""
     try:
-        from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook  # noqa: PLC0415 - optional
+        from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
     except ImportError:
         raise InvalidOptionError(
             f"the connection {conn_id!r} takes on a role or a profile. Install "

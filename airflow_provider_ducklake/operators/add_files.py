@@ -68,7 +68,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, named, reads_of
 
         reads = reads_of({str(number): path for number, path in enumerate(_paths(self.paths))})
         return Flow(reads, writes=named(self.table))

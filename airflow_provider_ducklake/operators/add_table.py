@@ -90,7 +90,7 @@ class DuckLakeAddTableOperator(DuckLakeOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, named, reads_of
 
         reads = reads_of({} if self.catalog else {"0": self.source})
         return Flow(reads, writes=named(self.table))

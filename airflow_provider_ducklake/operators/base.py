@@ -42,25 +42,25 @@ class LakeTask(ShownByName, LogsInLines):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import Flow  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow
 
         return Flow()
 
     def get_openlineage_facets_on_start(self) -> Any:  # noqa: ANN401 - OpenLineage's
         """Return the datasets that the task is to read and write."""
-        from ..hooks.lineage import lineage_at_start  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import lineage_at_start
 
         return lineage_at_start(self)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
         """Return the datasets that the task read and wrote."""
-        from ..hooks.lineage import lineage_at_end  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import lineage_at_end
 
         return lineage_at_end(self)
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
         """Return the datasets that the task was to read and write."""
-        from ..hooks.lineage import lineage_at_failure  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import lineage_at_failure
 
         return lineage_at_failure(self)
 

@@ -57,14 +57,14 @@ class DuckLakeCommitOperator(DuckLakeOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import flow_of_staged  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import flow_of_staged
 
         return flow_of_staged(self.staged)
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit, or return the commit of an earlier try."""
-        from ..lake.writes.staged import check_given  # noqa: PLC0415 - heavy
+        from ..lake.writes.staged import check_given
 
         check_given(self.staged)
         with (
@@ -79,8 +79,8 @@ class DuckLakeCommitOperator(DuckLakeOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity) -> dict[str, Any]:
         """Commit on an open lake."""
-        from ..lake.writes.staged import commit_staged  # noqa: PLC0415 - heavy
-        from ..lake.writes.verb import Commit  # noqa: PLC0415 - heavy
+        from ..lake.writes.staged import commit_staged
+        from ..lake.writes.verb import Commit
 
         on_clear = parse_word("on_clear", self.on_clear, OnClear)
         info = CommitInfo("airflow", self.message or identity.message, identity.extra)
@@ -110,7 +110,7 @@ class DuckLakeDiscardStagedOperator(DuckLakeOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Discard the staged writes and return those that were removed."""
-        from ..lake.writes.staged import discard, uris_of_ended  # noqa: PLC0415 - heavy
+        from ..lake.writes.staged import discard, uris_of_ended
 
         uris = uris_of_ended(self.staged)
         with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:

@@ -77,7 +77,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Commit what earlier tries left, compact what is left to compact, and commit that."""
-        from ..lake.writes.compaction import compact  # noqa: PLC0415 - heavy
+        from ..lake.writes.compaction import compact
 
         attempts = [identity.attempt_id(number) for number in range(1, context["ti"].try_number + 1)]
         return compact(
@@ -137,7 +137,7 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
     @classmethod
     def compaction_of(cls, arguments: Mapping[str, Any]) -> Compact:
         """Merge small files; see ``DuckLakeSparkCompactionOperator``."""
-        from ..lake.writes.compaction import Compact  # noqa: PLC0415 - heavy
+        from ..lake.writes.compaction import Compact
 
         own = ("filter", "min_file_size", "max_file_size", "older_than")
         return Compact.merging(**_named(arguments, own))
@@ -172,7 +172,7 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
     @classmethod
     def compaction_of(cls, arguments: Mapping[str, Any]) -> Compact:
         """Rewrite files that lost rows; see ``DuckLakeSparkCompactionOperator``."""
-        from ..lake.writes.compaction import Compact  # noqa: PLC0415 - heavy
+        from ..lake.writes.compaction import Compact
 
         return Compact.rewriting(**_named(arguments, ("delete_threshold",)))
 

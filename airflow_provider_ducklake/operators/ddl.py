@@ -59,7 +59,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import Flow, flow_of_ddl  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, flow_of_ddl
 
         return Flow() if self.sql is None else flow_of_ddl(self.sql)
 
@@ -99,7 +99,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
 
 
 def _parsed(sql: object, version: SpecVersion) -> tuple[ParsedStatement, ...]:
-    from ..lake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - not needed to parse a DAG
+    from ..lake.sql.duckdb.ddl import parse_ddl
 
     texts = [sql] if isinstance(sql, str) else sql
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
@@ -113,7 +113,7 @@ def _parsed(sql: object, version: SpecVersion) -> tuple[ParsedStatement, ...]:
 def _run(
     lake: Lake, statements: Sequence[ParsedStatement], identity: CommitIdentity, message: str
 ) -> CommittedSnapshot | None:
-    from ..lake.catalog.drafting.ddl import apply_ddl  # noqa: PLC0415 - not needed to parse a DAG
+    from ..lake.catalog.drafting.ddl import apply_ddl
 
     identity.keyed_commit(lake)  # what a deleted run of this name left behind is not this task's
     with lake.transaction("airflow", message, identity.extra, identity.key) as tx:

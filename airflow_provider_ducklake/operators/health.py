@@ -146,7 +146,7 @@ def _numbers(table: Mapping[str, Any]) -> dict[str, float]:
 
 def _add_ages(lake: Lake, tables: Sequence[dict[str, Any]]) -> None:
     """Add since when the rows of each table are unchanged; at least, if older snapshots have expired."""
-    from ..triggers.snapshot import last_change  # noqa: PLC0415 - heavy
+    from ..triggers.snapshot import last_change
 
     snapshots, now = lake.snapshots(), datetime.now(UTC)
     for table in tables:
@@ -196,7 +196,7 @@ def emit_gauges(values: Mapping[str, float], tags: Mapping[str, str]) -> None:
 
 def _stats() -> Any:  # noqa: ANN401 - a class that Airflow has moved
     try:
-        from airflow.sdk.observability.stats import Stats  # noqa: PLC0415 - since Airflow 3.2
+        from airflow.sdk.observability.stats import Stats
     except ImportError:
-        from airflow.stats import Stats  # noqa: PLC0415
+        from airflow.stats import Stats
     return Stats

@@ -138,13 +138,13 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Insert:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from ..lake.writes.insert import Insert  # noqa: PLC0415 - heavy
+        from ..lake.writes.insert import Insert
 
         return Insert(self.table, self._rows(), self._choice(), self.create_table, self.partition_by)
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import Flow, Query, named, reads_of  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, Query, named, reads_of
 
         sources = self.sources or ({} if self.source is None else {"source": self.source})
         tables = named(self.table)
@@ -156,7 +156,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Insert exactly once, or stage."""
         if self.stage_only:
-            from ..lake.writes.insert import stage  # noqa: PLC0415 - heavy
+            from ..lake.writes.insert import stage
 
             summary = stage(self.verb(identity), lake, self.submitter(context), self.attempt(identity))
         else:

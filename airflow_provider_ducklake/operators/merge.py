@@ -133,7 +133,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Merge:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from ..lake.writes.row_changes import Merge  # noqa: PLC0415 - heavy
+        from ..lake.writes.row_changes import Merge
 
         return Merge(
             self.table,
@@ -150,7 +150,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import flow_of_table
 
         sources = self.sources or ({} if self.source is None else {"source": self.source})
         return flow_of_table(self.table, self.done.read_at, sources, self.sql, self.source_table)

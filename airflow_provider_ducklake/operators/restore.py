@@ -76,7 +76,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import Flow, named  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, named
 
         return Flow(writes=named(self.table))
 
@@ -99,7 +99,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
             committed = result.committed
             announce(self, context, hook.lake(), () if committed is None else (int(committed.id),))
         if result.committed is not None and result.committed.is_earlier:
-            from ..lake.writes.run import announce_earlier  # noqa: PLC0415 - heavy
+            from ..lake.writes.run import announce_earlier
 
             with verbs_logged_by(self.log):
                 announce_earlier(result.committed.records)
@@ -115,7 +115,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
             )
 
     def _restore(self, lake: Lake, scope: dict[str, Any], identity: CommitIdentity) -> RestoreResult:
-        from ..lake.spec.snapshots import OnClear  # noqa: PLC0415
+        from ..lake.spec.snapshots import OnClear
 
         return lake.restore(
             **scope,

@@ -144,7 +144,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401 - Airflow's
         """Resume a deferred task; if it cannot resume, stop the application."""
-        from ..hooks.compat import TaskDeferralError, TaskDeferralTimeout  # noqa: PLC0415 - not for DAG files
+        from ..hooks.compat import TaskDeferralError, TaskDeferralTimeout
 
         ti: Any = context["ti"]
         try:
@@ -159,7 +159,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     @no_retry_on_user_errors()
     def _discard(self, context: Context) -> None:
-        from ..lake.writes.job_life import discard_all  # noqa: PLC0415 - heavy
+        from ..lake.writes.job_life import discard_all
 
         with (
             DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
@@ -170,7 +170,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     @no_retry_on_user_errors()
     def _execute(self, context: Context) -> dict[str, Any]:
-        from ..lake.writes.job_life import JobDeferred  # noqa: PLC0415 - not for DAG files
+        from ..lake.writes.job_life import JobDeferred
 
         try:
             return self._run_and_announce(context)
@@ -178,7 +178,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
             raise self._deferred(goes_on.job) from None
 
     def _deferred(self, job: SubmittedJob) -> TaskDeferred:
-        from ..triggers.application import SparkApplicationTrigger  # noqa: PLC0415 - as well
+        from ..triggers.application import SparkApplicationTrigger
 
         assert self._submission.manager is not None
         self.log.info("Deferred: the triggerer waits for %s of job %s", job.application, job.job_id)
@@ -229,12 +229,12 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
             self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
         )
         if submitter.deploy_mode() != "client":
-            from ..lake.storage.files import writing  # noqa: PLC0415 - not for DAG files
+            from ..lake.storage.files import writing
 
             writing.expect_drivers_without_key()
         elif not (self.deferrable or self.wants_durable):
             return submitter
-        from ..hooks.cluster_submitter import detached  # noqa: PLC0415 - not for DAG files
+        from ..hooks.cluster_submitter import detached
 
         deferrable = self.deferrable
         if self.task_id != context["ti"].task_id:  # Airflow would go on with the task's own operator
@@ -248,7 +248,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     def attempt(self, identity: CommitIdentity) -> Attempt:
         """Identify this try, so that a later one finds its job."""
-        from ..lake.writes.verb import Attempt  # noqa: PLC0415 - not for DAG files
+        from ..lake.writes.verb import Attempt
 
         return Attempt(identity.key, identity.try_id, identity.starts_over)
 
@@ -271,8 +271,8 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         Raises:
             InvalidInputError: ``on_clear`` is not one of the words.
         """
-        from ..lake.writes.run import run  # noqa: PLC0415 - heavy
-        from ..lake.writes.verb import Commit  # noqa: PLC0415 - heavy
+        from ..lake.writes.run import run
+        from ..lake.writes.verb import Commit
 
         wanted = parse_word("on_clear", on_clear, OnClear)
         with identity.made_once(lake) as once:

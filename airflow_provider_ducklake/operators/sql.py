@@ -128,7 +128,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Sql:
         """Return the verb to run."""
-        from ..lake.writes.sql import Sql  # noqa: PLC0415 - heavy
+        from ..lake.writes.sql import Sql
 
         return Sql(
             sql=self.sql,
@@ -148,7 +148,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import Flow, Read, flow_of_sql, named, reads_of  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, Read, flow_of_sql, named, reads_of
 
         sources = self.sources or {}
         if self.sql is None:

@@ -68,7 +68,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, named, reads_of
 
         return Flow(reads_of(self.sources or {}), writes=named(self.table))
 
@@ -79,7 +79,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Append what is new."""
-        from ..lake.writes.stream import Stream, stream  # noqa: PLC0415 - heavy
+        from ..lake.writes.stream import Stream, stream
 
         rows = GivenRows(transform=self.transform, sources=self.sources)
         verb = Stream(self.table, rows, self.checkpoint, identity.task)

@@ -66,13 +66,13 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Update:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from ..lake.writes.row_changes import Update  # noqa: PLC0415 - heavy
+        from ..lake.writes.row_changes import Update
 
         return Update(self.table, self.set, self.where)
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import flow_of_table
 
         return flow_of_table(self.table, self.done.read_at, {})
 

@@ -74,7 +74,7 @@ class DuckLakeSnapshotSensor(ShownByName, LogsInLines, BaseSensorOperator):
         return looked.xcom_value
 
     def _defer(self, context: Context) -> NoReturn:
-        from ..triggers.snapshot import DuckLakeSnapshotTrigger  # noqa: PLC0415 - heavy
+        from ..triggers.snapshot import DuckLakeSnapshotTrigger
 
         self.defer(
             trigger=DuckLakeSnapshotTrigger(

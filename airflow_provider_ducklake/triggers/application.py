@@ -107,8 +107,8 @@ class SparkApplicationTrigger(LogsInLines, BaseTrigger):
         await in_own_thread(self._stop)
 
     def _stop(self) -> None:
-        from ..hooks.ducklake import DuckLakeHook  # noqa: PLC0415 - needed here alone
-        from ..lake.writes.job_life import remove  # noqa: PLC0415 - as well
+        from ..hooks.ducklake import DuckLakeHook
+        from ..lake.writes.job_life import remove
 
         found = from_arguments(self.manager).stop(self.application)
         self.log.info("%s was stopped: it is %s", self.application, found.state)

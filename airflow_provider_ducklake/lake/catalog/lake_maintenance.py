@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SchemaNotFoundError, TransactionConflictError
-from ..planning.upkeep.compaction import Compaction, FlushResult, MergeRule, RewriteRule
-from ..planning.upkeep.files import NO_FLOOR, ExpiryRule
+from ..spec.limits import NO_FLOOR
 from ..spec.names.identifiers import QualifiedName, SchemaName, SchemaPath, TableName
 from ..spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot, JsonValue, TableSnapshot
 from ..spec.versions import DEFAULT, SpecVersion, check_target, is_locked_out, writable_version
@@ -18,9 +17,9 @@ from .database.tables import catalog_tables
 from .ledger.jobs import STAGE_TTL
 from .open_lake import Definitions, OpenLake
 from .snapshot.scan import find_files, load_table
-from .upkeep.compaction import as_planned, compaction_change, find_merge, find_rewrite
 
 if TYPE_CHECKING:
+    from ..planning.upkeep.compaction import Compaction, FlushResult, MergeRule, RewriteRule
     from ..planning.upkeep.findings import Finding
     from ..spec.tags import ExportResult
     from ..transaction.changes import MergedFile, RewrittenFile
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from .upkeep.expiry import ExpireResult
     from .upkeep.orphans import OrphansResult
     from .verify.repair import RepairResult
-
-# Who appends and reads loads nothing of this: methods import what they call.
-# ruff: noqa: PLC0415
 
 
 class Maintenance:
@@ -65,6 +61,9 @@ class Maintenance:
             InvalidPredicateError, ColumnNotFoundError: ``filter`` cannot be parsed, or names an unknown
             column.
         """
+        from ..planning.upkeep.compaction import MergeRule
+        from .upkeep.compaction import find_merge
+
         self._lake.refuse_unwritable()
         rule = rule or MergeRule()
         with self._lake.reading() as connection:
@@ -96,6 +95,9 @@ class Maintenance:
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
         """
+        from ..planning.upkeep.compaction import RewriteRule
+        from .upkeep.compaction import find_rewrite
+
         self._lake.refuse_unwritable()
         with self._lake.reading() as connection:
             snapshot = self._lake.snapshot(connection, None)
@@ -120,6 +122,8 @@ class Maintenance:
             TransactionConflictError: rows of a replaced file were deleted or moved since, or the table was
                 altered; nothing landed.
         """
+        from .upkeep.compaction import as_planned, compaction_change
+
         if not files:
             return None
         with self._lake.reading() as connection:
@@ -137,6 +141,8 @@ class Maintenance:
         self, table: TableSnapshot, files: Collection[MergedFile | RewrittenFile]
     ) -> list[MergedFile | RewrittenFile]:
         """Return those of the compacted files whose sources are unchanged since they were read."""
+        from .upkeep.compaction import as_planned
+
         with self._lake.reading() as connection:
             return as_planned(connection, self._lake.catalog, table.table_id, files)
 
@@ -211,6 +217,7 @@ class Maintenance:
                 lies in the future or is younger than ``min_retention``; ``keep_last`` below 1.
             SnapshotTaggedError: ``snapshots`` names a tagged snapshot. Otherwise tagged ones are kept.
         """
+        from ..planning.upkeep.files import ExpiryRule
         from .upkeep import expiry
 
         self._lake.refuse_unwritable()

@@ -18,7 +18,6 @@ from ..errors import (
     TableNotFoundError,
     ViewNotFoundError,
 )
-from ..planning.reading.watch import RangeReport, TableChanges
 from ..planning.writing.write import NewTable, NewTableAndSchema
 from ..spec.names.identifiers import QualifiedName, SchemaName, SchemaPath, TableName, fold
 from ..spec.names.paths import directory_name, schema_directory
@@ -29,22 +28,6 @@ from ..spec.types.texts import require_offset
 from ..spec.versions import Feature
 from ..transaction.changes_made import changes_table
 from .ledger import restores
-from .reports import watch
-from .reports.changes import ChangeFeed, check_complete, find_changes
-from .reports.numbers import (
-    ColumnBounds,
-    LakeClient,
-    ListedFile,
-    TableInfo,
-    clients_in_catalog,
-    clients_of_files,
-    column_bounds,
-    count_rows,
-    listed_files,
-    newest_files,
-    table_infos,
-)
-from .reports.watch import commit_reports, reported
 from .snapshot import read, read_snapshots
 from .snapshot.read_files import registered
 from .snapshot.scan import Wanted, find_scan, find_table, find_table_snapshot, load_table
@@ -54,9 +37,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from ..planning.reading.scan import ChangeFeedPlan, ScanPlan
+    from ..planning.reading.watch import RangeReport, TableChanges
     from ..planning.writing.staged import StagedWrite
     from .open_lake import OpenLake
+    from .reports import watch
+    from .reports.changes import ChangeFeed
     from .reports.health import LakeHealth
+    from .reports.numbers import ColumnBounds, LakeClient, ListedFile, TableInfo
     from .snapshot.read_snapshots import At, RecordedSnapshot
 
 
@@ -270,8 +257,8 @@ class LakeReads:
             other.
             TransactionConflictError: the staged writes conflict with later changes of the table.
         """
-        from ..storage.parquet.arrow_types import in_fewest_digits  # noqa: PLC0415
-        from ..storage.rows.table_reader import read_rows  # noqa: PLC0415 - heavy
+        from ..storage.parquet.arrow_types import in_fewest_digits
+        from ..storage.rows.table_reader import read_rows
 
         plan = self.plan_read(table, at, Wanted(columns, filter), staged)
         self._lake.report_read(plan.table.name)
@@ -319,7 +306,7 @@ class LakeReads:
         Raises:
             TableNotFoundError, ColumnNotFoundError, InvalidPredicateError: as ``read_arrow``.
         """
-        from ..spark.read import read_table  # noqa: PLC0415 - PySpark is not always there
+        from ..spark.read import read_table
 
         return read_table(
             spark,
@@ -354,6 +341,8 @@ class LakeReads:
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
         """
+        from .reports.numbers import table_infos
+
         with self._lake.reading() as connection:
             snapshot = self._lake.snapshot(connection, at)
             name = None if table is None else QualifiedName.of(table)
@@ -369,6 +358,8 @@ class LakeReads:
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
         """
+        from .reports.numbers import listed_files
+
         with self._lake.reading() as connection:
             return listed_files(self._table(connection, table, at, with_files=True))
 
@@ -383,6 +374,8 @@ class LakeReads:
             TableNotFoundError, SchemaNotFoundError, SnapshotNotFoundError: it did not exist then.
             StorageError: a file that must be read is missing or damaged.
         """
+        from .reports.numbers import count_rows
+
         self._lake.refuse_unusable()
         with self._lake.reading() as connection:
             found = self._table(connection, table, at)
@@ -390,7 +383,7 @@ class LakeReads:
         self._lake.report_read(found.name)
         if not rest.files:
             return known
-        from ..storage.rows.table_reader import count_live_rows  # noqa: PLC0415 - heavy
+        from ..storage.rows.table_reader import count_live_rows
 
         return known + count_live_rows(rest, self._lake.locate)
 
@@ -404,6 +397,8 @@ class LakeReads:
             ColumnNotFoundError: no such top-level column.
             TableNotFoundError, SchemaNotFoundError, SnapshotNotFoundError: it did not exist then.
         """
+        from .reports.numbers import column_bounds
+
         self._lake.refuse_unusable()
         with self._lake.reading() as connection:
             found = self._table(connection, table, at)
@@ -422,6 +417,8 @@ class LakeReads:
             SnapshotNotFoundError: a bound has expired, or never existed. TableNotFoundError,
             SchemaNotFoundError: there is no such table at the end.
         """
+        from .reports.changes import ChangeFeed, find_changes
+
         self._lake.refuse_unusable()
         with self._lake.reading() as connection:
             first = self._first_snapshot(connection, start)
@@ -437,6 +434,8 @@ class LakeReads:
             ChangesExpiredError: a snapshot between them has expired.
             TableNotFoundError, SchemaNotFoundError: there is no such table at the end.
         """
+        from .reports.changes import ChangeFeed
+
         plan = self._plan_after(table, self._after(after), at)
         self._lake.report_read(plan.table.name)
         return ChangeFeed(plan, self._lake.locate)
@@ -445,6 +444,8 @@ class LakeReads:
         return self.snapshot_at(after).id if isinstance(after, str) else require_id(after)
 
     def _plan_after(self, table: TableName, after: int, at: At) -> ChangeFeedPlan:
+        from .reports.changes import check_complete, find_changes
+
         self._lake.refuse_unusable()
         name = QualifiedName.of(table)
         with self._lake.reading() as connection:
@@ -460,6 +461,8 @@ class LakeReads:
         Raises:
             ChangesExpiredError: a snapshot between them has expired.
         """
+        from .reports.changes import ChangeFeed, check_complete, find_changes
+
         with self._lake.reading() as connection:
             tables = self._lake.catalog.tables
             check_complete(connection, tables, str(QualifiedName.of(table)), after, upto)
@@ -523,6 +526,8 @@ class LakeReads:
     def _changes(
         self, table: TableName, since: int | str, kinds: Collection[str], *, with_expired: bool
     ) -> TableChanges | None:
+        from .reports import watch
+
         name = QualifiedName.of(table)
         if name.schema.parent is not None:  # a table that cannot exist would be waited for
             self._lake.catalog.tables.writer.check(Feature.NESTED_SCHEMAS)
@@ -539,6 +544,9 @@ class LakeReads:
         Raises:
             UnsupportedFeatureError: as ``table_changes``.
         """
+        from ..planning.reading.watch import RangeReport
+        from .reports.watch import reported
+
         found = self.possible_changes(table, after, kinds)
         if found is None:
             return None
@@ -562,6 +570,8 @@ class LakeReads:
         Raises:
             SnapshotNotFoundError: it has expired, or never existed.
         """
+        from .reports.watch import commit_reports
+
         with self._lake.reading() as connection:
             snapshot = self._lake.snapshot(connection, snapshot_id)
             return list(commit_reports(connection, self._lake.catalog, snapshot))
@@ -575,6 +585,8 @@ class LakeReads:
             TransactionConflictError: it is newer than the newest, or the lake was migrated since it was
                 opened.
         """
+        from .reports import watch
+
         with self._lake.translated():
             return watch.news(self._lake.catalog, since)
 
@@ -583,6 +595,8 @@ class LakeReads:
 
         DuckDB names itself in the footers of its data files, of which the newest ``files`` are opened.
         """
+        from .reports.numbers import clients_in_catalog, clients_of_files, newest_files
+
         with self._lake.reading() as connection:
             known = clients_in_catalog(connection, self._lake.catalog.tables)
             newest = newest_files(connection, self._lake.catalog, files)
@@ -594,7 +608,7 @@ class LakeReads:
         Raises:
             TableNotFoundError: a table does not exist.
         """
-        from .reports.health import health  # noqa: PLC0415 - for few
+        from .reports.health import health
 
         with self._lake.reading() as connection:
             return health(connection, self._lake.catalog, tables)

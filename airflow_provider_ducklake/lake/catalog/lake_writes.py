@@ -27,12 +27,10 @@ from ..spec.tags import TagResult, check_tag_name
 from .committing.commit import ChangeSet, Committer, KeyedCommit
 from .database.connect import write_option
 from .dialects.dialect import in_transaction
-from .drafting import overwrite
 from .drafting.base_lake import BaseRows
-from .drafting.overwrite import find_earlier_rows, replaced_rows
 from .drafting.rows import changes_of_job, current_targets
 from .drafting.transaction import LakeTransaction
-from .ledger import commit_keys, consumers, jobs, tags
+from .ledger import commit_keys, consumers, jobs
 from .snapshot import read
 from .snapshot.read_snapshots import At, check_version
 from .snapshot.scan import Wanted
@@ -125,6 +123,8 @@ class LakeWrites:
             SnapshotNotFoundError: the snapshot has expired, or never existed.
             TagExistsError: the name is that of another snapshot, and ``replace`` was not given.
         """
+        from .ledger import tags
+
         self._lake.refuse_unwritable()
         CommitInfo(author, message)  # which checks them
         request = tags.TagRequest(check_tag_name(name), self._lake.here(at), replace, author, message)
@@ -139,6 +139,8 @@ class LakeWrites:
             InvalidNameError: no tag can have the name.
             TagNotFoundError: there is no such tag.
         """
+        from .ledger import tags
+
         self._lake.refuse_unwritable()
         with self._lake.translated():
             keyed = self.keyed(commit_key)
@@ -265,6 +267,8 @@ class LakeWrites:
             TransactionConflictError: a file in which rows were found is gone, or rows came to another, or
                 the snapshot has expired.
         """
+        from .drafting import overwrite
+
         with self._lake.planned_on(table.snapshot.id):
             plan = self._reads.plan_read(table.name, table.snapshot.id, Wanted((), where))
         changes = overwrite.changes_of_condition(
@@ -279,6 +283,8 @@ class LakeWrites:
             InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
             TransactionConflictError: the snapshot has expired.
         """
+        from .drafting import overwrite
+
         with self._lake.planned_on(table.snapshot.id):
             plan = self._reads.plan_read(table.name, table.snapshot.id, Wanted((), where))
         return overwrite.too_large_to_read(self._lake.reading, self._lake.catalog, plan)
@@ -291,6 +297,8 @@ class LakeWrites:
         Raises:
             UnsupportedFeatureError: a file may hold rows of several partitions.
         """
+        from .drafting import overwrite
+
         changes = overwrite.changes_of_partitions(
             self._lake.reading, self._lake.catalog, table, partitions, self._lake.locate
         )
@@ -349,6 +357,8 @@ class LakeWrites:
             StorageError: a file that may hold such rows and others cannot be read.
             TransactionConflictError: the snapshot has expired.
         """
+        from .drafting.overwrite import find_earlier_rows, replaced_rows
+
         with self._lake.planned_on(at), self._lake.reading() as connection:
             snapshot = self._lake.snapshot(connection, at)
             found = find_earlier_rows(connection, self._lake.catalog, snapshot, replay.replaced)
@@ -482,7 +492,7 @@ def open_documents(lake: OpenLake, key_file: str | None) -> None:
     """
     if not lake.encrypted:
         return
-    from ..storage.files import writing  # noqa: PLC0415 - heavy
+    from ..storage.files import writing
 
     if key_file is not None:
         writing.learn_from_file(lake.data_path, key_file)
@@ -495,7 +505,7 @@ def seal_documents(lake: OpenLake) -> None:
     """Seal job documents from now on."""
     if not lake.encrypted:
         return
-    from ..storage.files import writing  # noqa: PLC0415 - heavy
+    from ..storage.files import writing
 
     if writing.file_of(lake.data_path) is None:
         writing.learn(lake.data_path, jobs.ensure_document_key(lake.catalog, writing.new_key()))

@@ -221,7 +221,7 @@ class OpenLake:
 
     def locate(self, path: str) -> Location:
         """Resolve a lake path to a location, with this lake's storage options."""
-        from ..storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+        from ..storage.files.filesystem import open_filesystem
 
         return open_filesystem(path, self.storage_options).of_lake(self.catalog.key_bytes)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from functools import lru_cache, wraps
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ Result = TypeVar("Result")
 
 CONNECT_TIMEOUT_SECONDS = 10
 LOGGED_AFTER_SECONDS = 5.0
+NO_FLOOR = timedelta(0)  # of the age at which something may be removed
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,24 +15,8 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from ..errors import InvalidInputError, InvalidPredicateError, InvalidStatementError, UnsupportedFeatureError
-from ..planning.reading.predicates import (
-    ALWAYS,
-    FLIPPED,
-    NEGATED,
-    NEVER,
-    AllOf,
-    AnyOf,
-    Operator,
-    Predicate,
-    TypedValue,
-    Value,
-    compare,
-    like,
-    member,
-    null_test,
-    same,
-    unified,
-)
+from ..planning.reading import predicates as terms
+from ..planning.reading.predicates import like
 from ..spec.defaults import literal_physical
 from ..spec.schema import Column, TableSchema
 from ..spec.sql.tokens import Token, TokenKind, line_and_column, without_comments
@@ -45,18 +29,18 @@ Node: TypeAlias = Any  # of sqlglot's tree; the class has another name in each r
 _BOOLEAN = ScalarType("boolean")
 _DOUBLE = ScalarType("float64")
 _COMPARING = {
-    "EQ": Operator.EQUAL,
-    "NEQ": Operator.UNEQUAL,
-    "LT": Operator.LESS,
-    "LTE": Operator.AT_MOST,
-    "GT": Operator.GREATER,
-    "GTE": Operator.AT_LEAST,
+    "EQ": terms.Operator.EQUAL,
+    "NEQ": terms.Operator.UNEQUAL,
+    "LT": terms.Operator.LESS,
+    "LTE": terms.Operator.AT_MOST,
+    "GT": terms.Operator.GREATER,
+    "GTE": terms.Operator.AT_LEAST,
 }
 _KEYWORDS = frozenset(
     """AND OR NOT IN IS NULL ISNULL NOTNULL BETWEEN LIKE DISTINCT FROM TRUE FALSE CAST AS
     WITH WITHOUT TIME ZONE PRECISION""".split()  # noqa: SIM905 - a list of them would fill the page
 ) | {word.upper() for word in (*SCALAR_SPELLINGS, *DECIMAL_SPELLINGS)}
-_COMPARISON_SIGNS = frozenset(["==", "!=", *Operator])
+_COMPARISON_SIGNS = frozenset(["==", "!=", *terms.Operator])
 _OTHER_SYMBOLS = frozenset(["(", ")", ",", ".", "-", "+", "::", "&&"])
 _ALLOWED = (
     "A filter compares columns with values: = <> < <= > >=, IN, BETWEEN, LIKE, IS NULL, "
@@ -64,7 +48,7 @@ _ALLOWED = (
 )
 
 
-def read_predicate(text: str, schema: TableSchema, table: str) -> Predicate:
+def read_predicate(text: str, schema: TableSchema, table: str) -> terms.Predicate:
     """Return the filter that a text spells for a table of that schema."""
     tokens = _tokens(text)
     _check_signs(text, tokens)
@@ -107,10 +91,10 @@ def _check_signs(text: str, tokens: tuple[Token, ...]) -> None:
 
 
 def _tree(text: str, tokens: tuple[Token, ...]) -> Node:
-    from sqlglot import exp  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
-    from sqlglot.errors import ParseError, SqlglotError  # noqa: PLC0415
+    from sqlglot import exp
+    from sqlglot.errors import ParseError, SqlglotError
 
-    from . import trees  # noqa: PLC0415
+    from . import trees
 
     try:
         return trees.parse_one(without_comments(text, tokens), "duckdb", into=exp.Condition)
@@ -145,38 +129,38 @@ class _Reader:
     def unsupported(self, node: Node, problem: str) -> UnsupportedFeatureError:
         return UnsupportedFeatureError(f"Filter on {self.table}: {_shortened(node.sql('duckdb'))} {problem}")
 
-    def condition(self, node: Node, *, negate: bool) -> Predicate:
+    def condition(self, node: Node, *, negate: bool) -> terms.Predicate:
         """Return the filter that is true where a condition is, or, with ``negate``, where it is false."""
         read = _CONDITIONS.get(type(node).__name__)
         if read is None:
             raise self.refuse(node, f"filters do not support this. {_ALLOWED}")
         return read(self, node, negate)
 
-    def inner(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001 - these are called by the table below
+    def inner(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001 - these are called by the table below
         (inner,) = self.parts(node, "this")
         return self.condition(inner, negate=negate)
 
-    def opposite(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+    def opposite(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
         return self.inner(node, not negate)
 
-    def all_of(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+    def all_of(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
         parts = tuple(self.condition(part, negate=negate) for part in node.flatten())
-        return AnyOf(parts) if negate else AllOf(parts)
+        return terms.AnyOf(parts) if negate else terms.AllOf(parts)
 
-    def any_of(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+    def any_of(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
         parts = tuple(self.condition(part, negate=negate) for part in node.flatten())
-        return AllOf(parts) if negate else AnyOf(parts)
+        return terms.AllOf(parts) if negate else terms.AnyOf(parts)
 
-    def constant(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
-        return ALWAYS if bool(node.this) != negate else NEVER
+    def constant(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
+        return terms.ALWAYS if bool(node.this) != negate else terms.NEVER
 
-    def null(self, node: Node, negate: bool) -> Predicate:  # noqa: ARG002, FBT001
-        return NEVER
+    def null(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: ARG002, FBT001
+        return terms.NEVER
 
-    def made(self, node: Node, make: Any, *arguments: Any, **options: Any) -> Predicate:  # noqa: ANN401
+    def made(self, node: Node, make: Any, *arguments: Any, **options: Any) -> terms.Predicate:  # noqa: ANN401
         """Call one of the functions of ``planning.reading.predicates``; its error gets a place."""
         try:
-            predicate: Predicate = make(*arguments, **options)
+            predicate: terms.Predicate = make(*arguments, **options)
         except InvalidInputError as error:
             raise self.refuse(node, str(error)) from error
         return predicate
@@ -191,65 +175,65 @@ class _Reader:
             raise self.refuse(node, "something is missing here.")
         return found
 
-    def truth(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+    def truth(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
         column = self.column(node)
         if column.type != _BOOLEAN:
             raise self.refuse(node, f"this column is {column.type}, not boolean: compare it with a value.")
-        return compare(column, Operator.EQUAL, TypedValue(_BOOLEAN, not negate))
+        return terms.compare(column, terms.Operator.EQUAL, terms.TypedValue(_BOOLEAN, not negate))
 
-    def comparison(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+    def comparison(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
         left, right = self.parts(node, "this", "expression")
         operator = _COMPARING[type(node).__name__]
         if not _is_column(left) and _is_column(right):
-            left, right, operator = right, left, FLIPPED[operator]
+            left, right, operator = right, left, terms.FLIPPED[operator]
         target, value = self.column(left), self.value(right)
-        return self.made(node, compare, target, NEGATED[operator] if negate else operator, value)
+        return self.made(node, terms.compare, target, terms.NEGATED[operator] if negate else operator, value)
 
-    def is_same(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+    def is_same(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
         return self.sameness(node, negate=negate)
 
-    def is_distinct(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+    def is_distinct(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
         return self.sameness(node, negate=not negate)
 
-    def sameness(self, node: Node, *, negate: bool) -> Predicate:
+    def sameness(self, node: Node, *, negate: bool) -> terms.Predicate:
         left, right = self.parts(node, "this", "expression")
         if not _is_column(left) and _is_column(right):
             left, right = right, left
         target, value = self.column(left), self.value(right)
-        return self.made(node, same, target, value, negated=negate)
+        return self.made(node, terms.same, target, value, negated=negate)
 
-    def membership(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+    def membership(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
         column, values = self.parts(node, "this", "expressions")
         target, given = self.column(column), [self.value(one) for one in values]
-        return self.made(node, member, target, given, negated=negate)
+        return self.made(node, terms.member, target, given, negated=negate)
 
-    def between(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+    def between(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
         column, *limits = self.parts(node, "this", "low", "high")
         target, given = self.column(column), [self.value(limit) for limit in limits]
-        low, high = unified(target, given)
-        ends = ((Operator.AT_LEAST, low), (Operator.AT_MOST, high))
+        low, high = terms.unified(target, given)
+        ends = ((terms.Operator.AT_LEAST, low), (terms.Operator.AT_MOST, high))
         parts = tuple(
-            self.made(node, compare, target, NEGATED[operator] if negate else operator, value)
+            self.made(node, terms.compare, target, terms.NEGATED[operator] if negate else operator, value)
             for operator, value in ends
         )
-        return AnyOf(parts) if negate else AllOf(parts)
+        return terms.AnyOf(parts) if negate else terms.AllOf(parts)
 
-    def like(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+    def like(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
         column, pattern = self.parts(node, "this", "expression", optional="negate")
         negated = negate != bool(node.args.get("negate"))  # sqlglot 30 has no NOT around it
         return self.made(node, like, self.column(column), self.value(pattern), negated=negated)
 
-    def overlap(self, node: Node, negate: bool) -> Predicate:  # noqa: ARG002, FBT001
+    def overlap(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: ARG002, FBT001
         raise self.unsupported(
             node,
             "has &&, and filters do not compare boxes of geometries. Select the rows by other conditions, or "
             "by ids that DuckDB found.",
         )
 
-    def is_(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+    def is_(self, node: Node, negate: bool) -> terms.Predicate:  # noqa: FBT001
         left, right = self.parts(node, "this", "expression")
         if type(right).__name__ == "Null":
-            return self.made(node, null_test, self.column(left), negated=negate)
+            return self.made(node, terms.null_test, self.column(left), negated=negate)
         if type(right).__name__ != "Boolean":
             raise self.refuse(node, "expected NULL, TRUE, FALSE or DISTINCT FROM after IS.")
         return self.sameness(node, negate=negate)
@@ -281,7 +265,7 @@ class _Reader:
         self.found[(TokenKind.QUOTED, "") if quoted else (TokenKind.WORD, part.name.upper())] += 1
         return str(part.name)
 
-    def value(self, node: Node) -> Value:
+    def value(self, node: Node) -> terms.Value:
         match type(node).__name__:
             case "Paren":
                 (inner,) = self.parts(node, "this")
@@ -289,7 +273,7 @@ class _Reader:
             case "Null":
                 return None
             case "Boolean":
-                return TypedValue(_BOOLEAN, bool(node.this))
+                return terms.TypedValue(_BOOLEAN, bool(node.this))
             case "Literal":
                 return self.literal(node)
             case "Neg":
@@ -301,37 +285,37 @@ class _Reader:
                     node, "expected a value here: 1, 1.5, 'text', DATE '2024-01-31', TRUE, NULL."
                 )
 
-    def literal(self, node: Node) -> Value:
+    def literal(self, node: Node) -> terms.Value:
         if node.is_string:
             self.found[TokenKind.STRING, ""] += 1
             return str(node.this)
         self.found[TokenKind.NUMBER, ""] += 1
         number = read_number(str(node.this))
-        return TypedValue(_DOUBLE, number) if isinstance(number, float) else number
+        return terms.TypedValue(_DOUBLE, number) if isinstance(number, float) else number
 
-    def negative(self, node: Node) -> Value:
+    def negative(self, node: Node) -> terms.Value:
         (inner,) = self.parts(node, "this")
         match self.value(inner):
             case int() as number:
                 return -number
             case Decimal() as number:
                 return number.copy_negate()  # a minus would round it to the 28 digits of Python's context
-            case TypedValue(type_, number) if type_.facts.kind is ScalarKind.FLOAT:
-                return TypedValue(type_, -float(number))
+            case terms.TypedValue(type_, number) if type_.facts.kind is ScalarKind.FLOAT:
+                return terms.TypedValue(type_, -float(number))
             case _:
                 raise self.refuse(node, "expected a number after the minus.")
 
-    def cast(self, node: Node) -> Value:
+    def cast(self, node: Node) -> terms.Value:
         inner, to = self.parts(node, "this", "to")
         given = self.value(inner)
         if given is None:
             return None
-        if isinstance(given, TypedValue) and (given.type != _DOUBLE or type(inner).__name__ == "Cast"):
+        if isinstance(given, terms.TypedValue) and (given.type != _DOUBLE or type(inner).__name__ == "Cast"):
             raise self.refuse(node, "only a string or a number can be cast here.")
-        literal = float(given.value) if isinstance(given, TypedValue) else given
+        literal = float(given.value) if isinstance(given, terms.TypedValue) else given
         try:
             type_ = parse_type(to.sql("duckdb"))
-            value = TypedValue(type_, literal_physical(type_, literal))
+            value = terms.TypedValue(type_, literal_physical(type_, literal))
         except (ValueError, OverflowError) as error:
             raise self.refuse(node, f"{literal!r} is not a valid value of this type: {error}.") from error
         self.found.update((TokenKind.NUMBER, "") for one in to.walk() if type(one).__name__ == "Literal")
@@ -359,7 +343,7 @@ def _is_column(node: Node) -> bool:
     return type(_bare(node)).__name__ in ("Column", "Dot")
 
 
-_CONDITIONS: dict[str, Callable[[_Reader, Node, bool], Predicate]] = {
+_CONDITIONS: dict[str, Callable[[_Reader, Node, bool], terms.Predicate]] = {
     "Paren": _Reader.inner,
     "Not": _Reader.opposite,
     "And": _Reader.all_of,

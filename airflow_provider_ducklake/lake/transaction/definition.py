@@ -12,19 +12,7 @@ from typing import TYPE_CHECKING
 from ..spec.log_lines import logger
 from ..spec.schema import TableSchema, parents
 from ..spec.types.ducklake_types import DuckLakeType, ScalarType, is_misread_by_filters, keeps_bounds
-from .changes import (
-    Change,
-    ChangeColumns,
-    ColumnRow,
-    CommentOnColumn,
-    CommentOnTable,
-    NewTableRef,
-    RegisterLayout,
-    RenameTable,
-    SetPartitioning,
-    SetSorting,
-    TableRef,
-)
+from . import changes as kinds
 
 if TYPE_CHECKING:
     from ..spec.names.identifiers import QualifiedName
@@ -56,7 +44,7 @@ class Definition:
     comments: Mapping[ColumnId | None, str | None] = field(default_factory=dict)
     keys_set: tuple[str, ...] = ()
     without_nulls: tuple[ColumnId, ...] = ()
-    undone: tuple[ColumnRow, ...] = ()
+    undone: tuple[kinds.ColumnRow, ...] = ()
     has_layout: bool = False
 
     @classmethod
@@ -74,30 +62,30 @@ class Definition:
 
 
 def definition_changes(
-    ref: TableRef,
+    ref: kinds.TableRef,
     before: Definition | None,
     after: Definition,
     *,
     outdated: Collection[ColumnId] | None = None,
-) -> Iterator[Change]:
+) -> Iterator[kinds.Change]:
     """Yield the changes from one definition to another; ``before`` None: the table has only columns.
 
     ``outdated`` is given where a table is restored: these columns begin again, and their bounds come
     with the rows.
     """
-    if before is not None and not isinstance(ref, NewTableRef):
+    if before is not None and not isinstance(ref, kinds.NewTableRef):
         if before.name != after.name:
-            yield RenameTable(ref, before.name, after.name)
+            yield kinds.RenameTable(ref, before.name, after.name)
         yield from _column_changes(ref, before, after, outdated)
     yield from _key_changes(ref, before, after)
     yield from _comment_changes(ref, before, after)
     if not after.has_layout and (before is None or not _same_inlined_rows(before, after)):
-        yield RegisterLayout(ref, after.name, after.columns, only_if_registered=not after.inlines)
+        yield kinds.RegisterLayout(ref, after.name, after.columns, only_if_registered=not after.inlines)
 
 
 def _column_changes(
     table_id: TableId, before: Definition, after: Definition, outdated: Collection[ColumnId] | None
-) -> Iterator[Change]:
+) -> Iterator[kinds.Change]:
     old, new = column_rows(before.columns), column_rows(after.columns)
     again = outdated or ()
     ended = tuple(one for one, row in old.items() if new.get(one) != row or one in again)
@@ -105,7 +93,7 @@ def _column_changes(
     if ended or begun or after.undone:
         unbounded = () if outdated is not None else tuple(_unbounded(before.columns, after.columns))
         without_nulls = tuple(one for one in after.without_nulls if one in new)
-        yield ChangeColumns(table_id, before.name, ended, begun, unbounded, without_nulls, after.undone)
+        yield kinds.ChangeColumns(table_id, before.name, ended, begun, unbounded, without_nulls, after.undone)
 
 
 def warn_of_narrower(table: object, columns: Collection[str]) -> None:
@@ -136,26 +124,28 @@ def _unbounded(old: TableSchema, new: TableSchema) -> Iterator[ColumnId]:
             yield one
 
 
-def _key_changes(ref: TableRef, before: Definition | None, after: Definition) -> Iterator[Change]:
+def _key_changes(ref: kinds.TableRef, before: Definition | None, after: Definition) -> Iterator[kinds.Change]:
     partition_by, sort_by = (before.partition_by, before.sort_by) if before is not None else ((), ())
     for keys in after.keys_set or (PARTITIONING, SORTING):
         if keys == PARTITIONING and after.partition_by != partition_by:
-            yield SetPartitioning(ref, after.name, after.partition_by, after.partition_id)
+            yield kinds.SetPartitioning(ref, after.name, after.partition_by, after.partition_id)
         elif keys == SORTING and (after.keys_set or after.sort_by != sort_by):
-            yield SetSorting(ref, after.name, after.sort_by)
+            yield kinds.SetSorting(ref, after.name, after.sort_by)
 
 
 _UNKNOWN = object()
 
 
-def _comment_changes(ref: TableRef, before: Definition | None, after: Definition) -> Iterator[Change]:
+def _comment_changes(
+    ref: kinds.TableRef, before: Definition | None, after: Definition
+) -> Iterator[kinds.Change]:
     known = before.comments if before is not None else {}
     for column_id, text in after.comments.items():
         if known.get(column_id, _UNKNOWN) != text:
             yield (
-                CommentOnTable(ref, after.name, text)
+                kinds.CommentOnTable(ref, after.name, text)
                 if column_id is None
-                else CommentOnColumn(ref, after.name, column_id, text)
+                else kinds.CommentOnColumn(ref, after.name, column_id, text)
             )
 
 
@@ -177,11 +167,11 @@ def _layout(schema: TableSchema) -> list[tuple[ColumnId, str, DuckLakeType]]:
     return [(one.id, one.name, one.type) for one in schema.walk()]
 
 
-def column_rows(schema: TableSchema) -> dict[ColumnId, ColumnRow]:
+def column_rows(schema: TableSchema) -> dict[ColumnId, kinds.ColumnRow]:
     """Return each column by itself: a struct does not change when a field of it does."""
     above = parents(schema)
     return {
-        column.id: ColumnRow(
+        column.id: kinds.ColumnRow(
             replace(column, children=(), type=ScalarType(column.catalog_type)) if column.children else column,
             above[column.id],
         )

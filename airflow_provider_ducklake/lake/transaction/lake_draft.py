@@ -16,25 +16,7 @@ from ..errors import AlreadyExistsError, InvalidInputError, SchemaNotFoundError
 from ..spec.names.identifiers import QualifiedName, SchemaPath, fold
 from ..spec.names.paths import directory_name, schema_directory
 from ..spec.versions import Feature, WriteVersion
-from .changes import (
-    Change,
-    CommentOnView,
-    CommentOnViewColumn,
-    CreateMacro,
-    CreateSchema,
-    CreateView,
-    DropMacro,
-    DropSchema,
-    DropTable,
-    DropView,
-    NewSchemaRef,
-    NewTableRef,
-    NewViewRef,
-    RenameView,
-    SchemaRef,
-    TableRef,
-    ViewRef,
-)
+from . import changes as kinds
 from .table_draft import TableDraft
 
 if TYPE_CHECKING:
@@ -51,11 +33,11 @@ class SchemaDraft:
     ``root`` ends in ``/``.
     """
 
-    ref: SchemaRef
+    ref: kinds.SchemaRef
     name: SchemaPath
     root: str
     uuid: str = ""
-    parent: SchemaRef | None = None
+    parent: kinds.SchemaRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +61,7 @@ class BaseMacro:
 class MacroDraft:
     """A macro as the transaction will leave it; ``base`` is None and ``definition`` set for a new one."""
 
-    schema_ref: SchemaRef
+    schema_ref: kinds.SchemaRef
     name: QualifiedName
     is_table_macro: bool
     base: BaseMacro | None = None
@@ -90,8 +72,8 @@ class MacroDraft:
 class ViewDraft:
     """A view as the transaction will leave it; ``base`` is None and ``definition`` set for a new one."""
 
-    ref: ViewRef
-    schema_ref: SchemaRef
+    ref: kinds.ViewRef
+    schema_ref: kinds.SchemaRef
     name: QualifiedName
     base: BaseView | None = None
     definition: ViewDefinition | None = None
@@ -99,18 +81,18 @@ class ViewDraft:
     comment: tuple[str | None] | None = None
     column_comments: Mapping[str, str | None] = field(default_factory=dict)  # by names in the query
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[kinds.Change]:
         """Yield what a commit has to do."""
         if self.base is None:
-            assert isinstance(self.ref, NewViewRef)
+            assert isinstance(self.ref, kinds.NewViewRef)
             assert self.definition is not None
-            yield CreateView(self.ref, self.schema_ref, self.name, self.uuid, self.definition)
+            yield kinds.CreateView(self.ref, self.schema_ref, self.name, self.uuid, self.definition)
         elif self.name != self.base.name:
-            yield RenameView(self.base.id, self.base.name, self.name, tuple(self.column_comments))
+            yield kinds.RenameView(self.base.id, self.base.name, self.name, tuple(self.column_comments))
         if self.comment is not None:
-            yield CommentOnView(self.ref, self.name, self.comment[0])
+            yield kinds.CommentOnView(self.ref, self.name, self.comment[0])
         for column, text in self.column_comments.items():
-            yield CommentOnViewColumn(self.ref, self.name, column, text)
+            yield kinds.CommentOnViewColumn(self.ref, self.name, column, text)
 
 
 class BaseLake(Protocol):
@@ -158,32 +140,32 @@ class LakeDraft:
         self._data_path = data_path
         self._new_uuid = new_uuid
         self._numbers = count()
-        self._schemas: dict[SchemaRef, SchemaDraft | None] = {}
-        self._tables: dict[TableRef, TableDraft | None] = {}
-        self._views: dict[ViewRef, ViewDraft | None] = {}
+        self._schemas: dict[kinds.SchemaRef, SchemaDraft | None] = {}
+        self._tables: dict[kinds.TableRef, TableDraft | None] = {}
+        self._views: dict[kinds.ViewRef, ViewDraft | None] = {}
         self._macros: list[MacroDraft] = []  # the new ones
         self._dropped_macros: set[MacroId] = set()
-        self._dropped: list[Change] = []
+        self._dropped: list[kinds.Change] = []
 
     @property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[kinds.Change]:
         """The changes to commit: drops, then new schemas, tables, views and macros.
 
         Each kind is in the order of its making, but scalar macros come before table macros, as the
         reference numbers them.
         """
-        found: list[Change] = list(self._dropped)
+        found: list[kinds.Change] = list(self._dropped)
         found += [
-            CreateSchema(one.ref, one.name, one.uuid, one.parent)
+            kinds.CreateSchema(one.ref, one.name, one.uuid, one.parent)
             for one in self._schemas.values()
-            if one is not None and isinstance(one.ref, NewSchemaRef)
+            if one is not None and isinstance(one.ref, kinds.NewSchemaRef)
         ]
         for draft in (*self._tables.values(), *self._views.values()):
             if draft is not None:
                 found.extend(draft.changes())
         for macro in sorted(self._macros, key=lambda one: one.is_table_macro):
             assert macro.definition is not None
-            found.append(CreateMacro(macro.schema_ref, macro.name, macro.definition))
+            found.append(kinds.CreateMacro(macro.schema_ref, macro.name, macro.definition))
         return found
 
     def find_schema(self, name: SchemaPath) -> SchemaDraft | None:
@@ -210,7 +192,7 @@ class LakeDraft:
         parent = None if name.parent is None else self.schema(name.parent)
         full = name if parent is None else SchemaPath((*parent.name.parts, name.name))
         uuid = self._new_uuid()
-        ref = NewSchemaRef(next(self._numbers))
+        ref = kinds.NewSchemaRef(next(self._numbers))
         root = self._data_path + schema_directory(full, uuid)
         self._schemas[ref] = SchemaDraft(ref, full, root, uuid, parent.ref if parent else None)
 
@@ -235,18 +217,18 @@ class LakeDraft:
         for macro in macros:
             self.drop_macro(macro)
         self._schemas[schema.ref] = None
-        if not isinstance(schema.ref, NewSchemaRef):
-            self._dropped.append(DropSchema(schema.ref, schema.name))
+        if not isinstance(schema.ref, kinds.NewSchemaRef):
+            self._dropped.append(kinds.DropSchema(schema.ref, schema.name))
 
     def _schemas_in(self, schema: SchemaDraft) -> list[SchemaDraft]:
         own = [one for one in self._schemas.values() if one is not None and one.parent == schema.ref]
-        if isinstance(schema.ref, NewSchemaRef):
+        if isinstance(schema.ref, kinds.NewSchemaRef):
             return own
         return own + [one for one in self._base.schemas_in(schema) if one.ref not in self._schemas]
 
     def _tables_in(self, schema: SchemaDraft) -> list[TableDraft]:
         own = [one for one in self._tables.values() if one is not None and one.schema_ref == schema.ref]
-        if isinstance(schema.ref, NewSchemaRef):
+        if isinstance(schema.ref, kinds.NewSchemaRef):
             return own
         refs = {one.ref for one in own}
         base = (self._base_table(schema, name.name) for name in self._base.tables_in(schema))
@@ -254,21 +236,21 @@ class LakeDraft:
 
     def _views_in(self, schema: SchemaDraft) -> list[ViewDraft]:
         own = [one for one in self._views.values() if one is not None and one.schema_ref == schema.ref]
-        if isinstance(schema.ref, NewSchemaRef):
+        if isinstance(schema.ref, kinds.NewSchemaRef):
             return own
         base = [one for one in self._base.views_in(schema) if one.id not in self._views]
         return own + [ViewDraft(one.id, schema.ref, one.name, one) for one in base]
 
     def _macros_in(self, schema: SchemaDraft) -> list[MacroDraft]:
         own = [one for one in self._macros if one.schema_ref == schema.ref]
-        if isinstance(schema.ref, NewSchemaRef):
+        if isinstance(schema.ref, kinds.NewSchemaRef):
             return own
         base = [one for one in self._base.macros_in(schema) if one.id not in self._dropped_macros]
         return own + [MacroDraft(schema.ref, one.name, one.is_table_macro, one) for one in base]
 
     def _base_table(self, schema: SchemaDraft, name: str) -> TableDraft | None:
         """Return a table of the base that the transaction has not touched."""
-        if isinstance(schema.ref, NewSchemaRef):
+        if isinstance(schema.ref, kinds.NewSchemaRef):
             return None
         found = self._base.table(schema, name)
         return None if found is None or found.ref in self._tables else found
@@ -287,7 +269,7 @@ class LakeDraft:
         for own in self._views.values():
             if own is not None and own.schema_ref == schema.ref and fold(own.name.name) == fold(name.name):
                 return own
-        if isinstance(schema.ref, NewSchemaRef):
+        if isinstance(schema.ref, kinds.NewSchemaRef):
             return None
         base = self._base.view(schema, name.name)
         if base is None or base.id in self._views:
@@ -337,7 +319,7 @@ class LakeDraft:
         uuid = self._new_uuid()
         directory = directory_name(name.name, uuid)
         table = TableDraft(
-            ref=NewTableRef(next(self._numbers)),
+            ref=kinds.NewTableRef(next(self._numbers)),
             schema_ref=schema.ref,
             name=QualifiedName(schema.name, name.name),
             uuid=uuid,
@@ -361,13 +343,13 @@ class LakeDraft:
         """Take a table away, with all that the transaction did to it."""
         self._tables[table.ref] = None
         if table.base is not None:
-            self._dropped.append(DropTable(table.base.table_id, table.base.name))
+            self._dropped.append(kinds.DropTable(table.base.table_id, table.base.name))
 
     def create_view(self, name: QualifiedName, definition: ViewDefinition) -> None:
         """Add a view."""
         self.check_free(name)
         schema = self.schema(name.schema)
-        ref = NewViewRef(next(self._numbers))
+        ref = kinds.NewViewRef(next(self._numbers))
         name = QualifiedName(schema.name, name.name)
         self.put_view(ViewDraft(ref, schema.ref, name, definition=definition, uuid=self._new_uuid()))
 
@@ -375,7 +357,7 @@ class LakeDraft:
         """Take a view away."""
         self._views[view.ref] = None
         if view.base is not None:
-            self._dropped.append(DropView(view.base.id, view.base.name))
+            self._dropped.append(kinds.DropView(view.base.id, view.base.name))
 
     def find_macro(self, name: QualifiedName, *, is_table: bool) -> MacroDraft | None:
         """Return a macro, None if there is none; scalar macros and table macros have names of their own."""
@@ -399,7 +381,7 @@ class LakeDraft:
             self._macros.remove(macro)
             return
         self._dropped_macros.add(macro.base.id)
-        self._dropped.append(DropMacro(macro.base.id, macro.base.name, macro.base.is_table_macro))
+        self._dropped.append(kinds.DropMacro(macro.base.id, macro.base.name, macro.base.is_table_macro))
 
     def rename_table(self, table: TableDraft, new_name: str) -> None:
         """Give a table another name in its schema."""

@@ -39,22 +39,7 @@ from ..spec.types.ducklake_types import (
     can_promote,
     keeps_partition_values,
 )
-from .changes import (
-    AppendFiles,
-    Change,
-    ColumnRow,
-    CreateTable,
-    InlinedLayout,
-    InlineRows,
-    NewTableRef,
-    ReadRows,
-    SchemaRef,
-    Scope,
-    SetOptions,
-    SetPartitioning,
-    TableRef,
-    Truncate,
-)
+from . import changes as kinds
 from .definition import PARTITIONING, SORTING, Definition, column_rows, definition_changes
 
 if TYPE_CHECKING:
@@ -79,8 +64,8 @@ class TableDraft:
     ``root`` is its directory, absolute, ending in ``/``; ``next_column_id`` has never been used by the table.
     """
 
-    ref: TableRef
-    schema_ref: SchemaRef
+    ref: kinds.TableRef
+    schema_ref: kinds.SchemaRef
     name: QualifiedName
     uuid: str
     directory: str
@@ -97,12 +82,12 @@ class TableDraft:
     without_nulls: tuple[ColumnId, ...] = ()
     files: tuple[DataFile, ...] = ()
     inlined: tuple[InlinedBatch, ...] = ()
-    layout: InlinedLayout = field(default_factory=InlinedLayout)
-    deletes: tuple[Change, ...] = ()
+    layout: kinds.InlinedLayout = field(default_factory=kinds.InlinedLayout)
+    deletes: tuple[kinds.Change, ...] = ()
     is_truncated: bool = False
-    searched: tuple[ReadRows, ...] = ()  # for rows to delete
+    searched: tuple[kinds.ReadRows, ...] = ()  # for rows to delete
     is_altered: bool = False
-    undone: tuple[ColumnRow, ...] = ()
+    undone: tuple[kinds.ColumnRow, ...] = ()
     options_set: Mapping[str, str | None] = field(default_factory=dict)  # as in SetOptions
 
     @classmethod
@@ -210,7 +195,7 @@ class TableDraft:
             undone=(*self.undone, *self._made_here(column)),
         )
 
-    def _made_here(self, column: Column) -> Iterator[ColumnRow]:
+    def _made_here(self, column: Column) -> Iterator[kinds.ColumnRow]:
         """Yield a column and what it holds as far as the transaction added them and their ids stay used.
 
         They do for a new table, as in the reference, and where files of the transaction have them.
@@ -364,7 +349,7 @@ class TableDraft:
         """Return the table with rows in new files, written with its present columns and keys."""
         return replace(self, files=self.files + files)
 
-    def with_inlined(self, batch: InlinedBatch, layout: InlinedLayout) -> TableDraft:
+    def with_inlined(self, batch: InlinedBatch, layout: kinds.InlinedLayout) -> TableDraft:
         """Return the table with rows in the catalog; ``layout`` is what the base snapshot has for them."""
         return replace(self, inlined=(*self.inlined, batch), layout=layout)
 
@@ -372,41 +357,41 @@ class TableDraft:
         """Return True if one of the transaction's rows for the catalog has NULL in a top-level column."""
         return any(row.get(column.id) is None for batch in self.inlined for row in batch.rows)
 
-    def with_deletes(self, deletes: tuple[Change, ...]) -> TableDraft:
+    def with_deletes(self, deletes: tuple[kinds.Change, ...]) -> TableDraft:
         """Return the table without some rows of its base."""
         if self.deletes or self.is_truncated:
             raise InvalidInputError(f"Delete all rows of {self.name} in one step of the transaction.")
         return replace(self, deletes=deletes)
 
-    def with_search(self, scope: Scope | None = None) -> TableDraft:
+    def with_search(self, scope: kinds.Scope | None = None) -> TableDraft:
         """Return the table after a search for rows to delete, among those of a scope or all."""
         assert self.base is not None
-        search = ReadRows(self.base.table_id, self.base.name, scope, counts_gone=False)
+        search = kinds.ReadRows(self.base.table_id, self.base.name, scope, counts_gone=False)
         return replace(self, searched=(*self.searched, search))
 
     def truncated(self) -> TableDraft:
         """Return the table without any row."""
         return replace(self, files=(), inlined=(), deletes=(), is_truncated=self.base is not None)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[kinds.Change]:
         """Yield what a commit has to do."""
         if self.base is None:
             yield self._creation()
         before = Definition.of(self.base) if self.base is not None else None
         for change in definition_changes(self.ref, before, self._definition()):
-            if isinstance(change, SetPartitioning):
+            if isinstance(change, kinds.SetPartitioning):
                 yield replace(change, bounded=SKIP_STATS_COLUMNS not in self.options_set)
             else:
                 yield change
         if self.options_set:
-            yield SetOptions(self.ref, self.name, self.options_set, self._skipped())
+            yield kinds.SetOptions(self.ref, self.name, self.options_set, self._skipped())
         if self.deletes or self.files or self.inlined:
             yield from self.searched
         yield from self.deletes
         if self.is_truncated and self.base is not None:
-            yield Truncate(self.base.table_id, self.base.name)
+            yield kinds.Truncate(self.base.table_id, self.base.name)
         if self.files:
-            yield AppendFiles(
+            yield kinds.AppendFiles(
                 self.ref,
                 self.name,
                 self.columns,
@@ -418,7 +403,7 @@ class TableDraft:
         if self.inlined:
             rows = tuple(row for batch in self.inlined for row in batch.rows)
             stats = tuple(batch.column_stats for batch in self.inlined)
-            yield InlineRows(self.ref, self.name, self.columns, rows, stats, self.layout)
+            yield kinds.InlineRows(self.ref, self.name, self.columns, rows, stats, self.layout)
 
     def _skipped(self) -> frozenset[ColumnId] | None:
         if SKIP_STATS_COLUMNS not in self.options_set:
@@ -428,9 +413,9 @@ class TableDraft:
             leaf.id for top in self.columns.columns if top.id in skipped for leaf in top.leaves()
         )
 
-    def _creation(self) -> CreateTable:
-        assert isinstance(self.ref, NewTableRef)
-        return CreateTable(
+    def _creation(self) -> kinds.CreateTable:
+        assert isinstance(self.ref, kinds.NewTableRef)
+        return kinds.CreateTable(
             self.ref,
             self.schema_ref,
             self.name,

@@ -177,7 +177,7 @@ class GivenRows:
 
     def resolved(self, resolve: Resolve) -> GivenSource:
         """Return the source of a job's request."""
-        from ..spark.job.request import source_of  # noqa: PLC0415 - not needed to parse a DAG
+        from ..spark.job.request import source_of
 
         source = None if self.source is None else resolve(self.source)
         sources = {name: resolve(item) for name, item in (self.sources or {}).items()}

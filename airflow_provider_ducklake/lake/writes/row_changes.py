@@ -15,18 +15,7 @@ from ..errors import ColumnNotFoundError, InvalidInputError
 from ..planning.reading.predicates import ALWAYS, AllOf, Predicate
 from ..planning.reading.scan import ScanPlan, named_columns
 from ..planning.writing.write import RowChanges, plan_append, plan_write
-from ..spark.job.request import (
-    Action,
-    Clause,
-    GivenSource,
-    JobRequest,
-    LakeSource,
-    RowChangeSource,
-    Step,
-    condition_of,
-    job_directory,
-    value_of,
-)
+from ..spark.job import request as jobs
 from ..spark.types.names import quoted
 from ..spec.log_lines import counted, logger, size
 from ..spec.names.identifiers import QualifiedName, TableName, quote, split_parts
@@ -61,8 +50,8 @@ class PlannedRowChange:
     ``where`` is true for all rows that it may change.
     """
 
-    changes: RowChangeSource
-    request: JobRequest | None
+    changes: jobs.RowChangeSource
+    request: jobs.JobRequest | None
     where: Predicate
 
     def write(self, lake: Lake, results: Results, seen: Replay) -> Write | None:  # noqa: ARG002 - see above
@@ -92,7 +81,7 @@ class PlannedRowChange:
     def _reads_target(self) -> bool:
         """Return True if the source read the target as well."""
         source = self.changes.source
-        read = source.tables.values() if isinstance(source, LakeSource) else ()
+        read = source.tables.values() if isinstance(source, jobs.LakeSource) else ()
         return self.changes.target.table.table_id in {one.table.table_id for one in read}
 
     def write_again(self, lake: Lake, results: Results, seen: Replay) -> None:
@@ -142,7 +131,7 @@ def summary_of_records(table: TableName, records: Sequence[CommitRecord]) -> Sum
 
 
 def plan_change(
-    lake: Lake, verb: str, changes: RowChangeSource, where: Predicate, job_id: str
+    lake: Lake, verb: str, changes: jobs.RowChangeSource, where: Predicate, job_id: str
 ) -> PlannedRowChange:
     """Plan a change of rows, of which ``where`` is true for all."""
     _check_names(lake, changes)
@@ -152,15 +141,15 @@ def plan_change(
     if not has_rows and not changes.not_matched:
         return PlannedRowChange(changes, None, where)
     log.info("Reading %s at snapshot %d", plan.table.name, plan.table.snapshot.id)
-    directory = job_directory(plan.table.root, job_id)
-    planned = plan_write if all(one.action is Action.DELETE for one in changes.clauses) else plan_append
+    directory = jobs.job_directory(plan.table.root, job_id)
+    planned = plan_write if all(one.action is jobs.Action.DELETE for one in changes.clauses) else plan_append
     updated = planned(plan.table, f"{directory}updated/")
     plans = (updated, replace(updated, directory=f"{directory}inserted/"))
-    request = JobRequest(job_id, changes, plans, verb=verb)
+    request = jobs.JobRequest(job_id, changes, plans, verb=verb)
     return PlannedRowChange(changes, request, where)
 
 
-def _check_names(lake: Lake, changes: RowChangeSource) -> None:
+def _check_names(lake: Lake, changes: jobs.RowChangeSource) -> None:
     """Look for the columns and functions that conditions and values name, as far as they are certain."""
     table, is_alone = changes.target.table, changes.source is None
     for text in (changes.on, *_texts(changes.clauses)):
@@ -170,13 +159,13 @@ def _check_names(lake: Lake, changes: RowChangeSource) -> None:
         refuse_macros(lake, table.snapshot.id, functions_in(text or ""))
 
 
-def _read_before(changes: RowChangeSource) -> RowChangeSource:
+def _read_before(changes: jobs.RowChangeSource) -> jobs.RowChangeSource:
     """Check the texts as far as their words allow, and note what saves the job work."""
     check_expression(changes.on or "", "on")
     for clause in changes.clauses:
-        check_expression(clause.condition or "", condition_of(clause, changes))
+        check_expression(clause.condition or "", jobs.condition_of(clause, changes))
         for text in (clause.values or {}).values():
-            check_expression(text, value_of(clause))
+            check_expression(text, jobs.value_of(clause))
     matched, others, left = (
         tuple(replace(one, values_see_target=_sees_target(one, changes)) for one in clauses)
         for clauses in (changes.matched, changes.not_matched, changes.not_matched_by_source)
@@ -190,13 +179,13 @@ def _read_before(changes: RowChangeSource) -> RowChangeSource:
     )
 
 
-def _sees_target(clause: Clause, changes: RowChangeSource) -> bool:
+def _sees_target(clause: jobs.Clause, changes: jobs.RowChangeSource) -> bool:
     columns = changes.target.table.schema.names
     names = {"alias": changes.target_alias, "other": changes.source_alias}
     return any(may_look_at(text, columns, **names) for text in (clause.values or {}).values())
 
 
-def _texts(clauses: Iterable[Clause]) -> Iterator[str | None]:
+def _texts(clauses: Iterable[jobs.Clause]) -> Iterator[str | None]:
     for clause in clauses:
         yield clause.condition
         yield from (clause.values or {}).values()
@@ -265,7 +254,9 @@ class Delete:
         """Plan on the newest snapshot; see ``Verb``."""
         check_condition(self.where, "delete")
         target, found = find_target(lake, self.table, self.where)
-        changes = RowChangeSource(target, not_matched_by_source=(Clause(Action.DELETE, self.where),))
+        changes = jobs.RowChangeSource(
+            target, not_matched_by_source=(jobs.Clause(jobs.Action.DELETE, self.where),)
+        )
         return plan_change(lake, "delete", changes, found, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
@@ -287,8 +278,8 @@ class Update:
         check_condition(self.where, "update")
         target, found = find_target(lake, self.table, self.where)
         check_columns(target, values)
-        clause = Clause(Action.UPDATE, self.where, values)
-        changes = RowChangeSource(target, not_matched_by_source=(clause,))
+        clause = jobs.Clause(jobs.Action.UPDATE, self.where, values)
+        changes = jobs.RowChangeSource(target, not_matched_by_source=(clause,))
         return plan_change(lake, "update", changes, found, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
@@ -320,10 +311,13 @@ class Merge:
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:
         """Plan on the newest snapshot; see ``Verb``."""
         on = self._on()
-        matched = _clauses(self.when_matched, "when_matched", Action.UPDATE, Action.DELETE)
-        not_matched = _clauses(self.when_not_matched, "when_not_matched", Action.INSERT)
+        matched = _clauses(self.when_matched, "when_matched", jobs.Action.UPDATE, jobs.Action.DELETE)
+        not_matched = _clauses(self.when_not_matched, "when_not_matched", jobs.Action.INSERT)
         left = _clauses(
-            self.when_not_matched_by_source, "when_not_matched_by_source", Action.UPDATE, Action.DELETE
+            self.when_not_matched_by_source,
+            "when_not_matched_by_source",
+            jobs.Action.UPDATE,
+            jobs.Action.DELETE,
         )
         if any(clause.values is None for clause in left):
             raise InvalidInputError(
@@ -339,7 +333,7 @@ class Merge:
         check_columns(target, () if isinstance(self.on, str) else map(quote, self.on))
         for clause in (*matched, *not_matched, *left):
             check_columns(target, clause.values or ())
-        changes = RowChangeSource(
+        changes = jobs.RowChangeSource(
             target,
             self._source(lake, resolve, target.table.snapshot.id, commit.job_id),
             on,
@@ -360,7 +354,9 @@ class Merge:
             raise InvalidInputError("on is empty; name the columns that must match.")
         return " AND ".join(equal)
 
-    def _source(self, lake: Lake, resolve: Resolve, at: SnapshotId, job_id: str) -> LakeSource | GivenSource:
+    def _source(
+        self, lake: Lake, resolve: Resolve, at: SnapshotId, job_id: str
+    ) -> jobs.LakeSource | jobs.GivenSource:
         if self.source_table is not None:
             with lake.opened.planned_on(at):
                 reads = Reads(
@@ -370,8 +366,8 @@ class Merge:
                     trust_views=parse_flag("trust_views", self.trust_views),
                 )
                 view = reads.view_of(QualifiedName.of(self.source_table))
-                steps = (*reads.steps, Step(f"SELECT * FROM {quoted(view)}", plan=0))  # noqa: S608 - a view's name
-                return LakeSource(reads.tables, steps=steps)
+                steps = (*reads.steps, jobs.Step(f"SELECT * FROM {quoted(view)}", plan=0))  # noqa: S608 - a view's name
+                return jobs.LakeSource(reads.tables, steps=steps)
         return self.rows.resolved(resolve)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
@@ -379,7 +375,7 @@ class Merge:
         return summary_of_records(self.table, records)
 
 
-def _clauses(items: object, name: str, *actions: Action) -> tuple[Clause, ...]:
+def _clauses(items: object, name: str, *actions: jobs.Action) -> tuple[jobs.Clause, ...]:
     """Return the clauses that a user gave."""
     listed = [items] if isinstance(items, dict) else items
     if not isinstance(listed, list | tuple):
@@ -393,7 +389,7 @@ def _clauses(items: object, name: str, *actions: Action) -> tuple[Clause, ...]:
     return clauses
 
 
-def _clause(item: object, name: str, actions: Sequence[Action]) -> Clause:
+def _clause(item: object, name: str, actions: Sequence[jobs.Action]) -> jobs.Clause:
     words = " or ".join(repr(action.value) for action in actions)
     if not isinstance(item, dict) or set(item) - {"condition", *actions}:
         raise InvalidInputError(f"{name} is {item!r}; a clause is a dict of {words}, and 'condition'.")
@@ -405,10 +401,10 @@ def _clause(item: object, name: str, actions: Sequence[Action]) -> Clause:
     if condition is not None and not isinstance(condition, str):
         raise InvalidInputError(f"{name}: the condition is {condition!r}, not a string.")
     value = item[action.value]
-    if action is Action.DELETE:
+    if action is jobs.Action.DELETE:
         if not parse_flag(f"{name}['delete']", value):
             raise InvalidInputError(f"{name}: 'delete' is False. Leave the clause out.")
-        return Clause(action, condition)
+        return jobs.Clause(action, condition)
     if value == "*":
-        return Clause(action, condition, None)
-    return Clause(action, condition, check_values(value, f"{name}[{action.value!r}]"))
+        return jobs.Clause(action, condition, None)
+    return jobs.Clause(action, condition, check_values(value, f"{name}[{action.value!r}]"))

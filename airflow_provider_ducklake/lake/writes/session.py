@@ -76,9 +76,9 @@ class SessionSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Run the job's own code; see ``Submitter``."""
-        from ..spark.job.errors import typed  # noqa: PLC0415 - PySpark
-        from ..spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
-        from ..spark.sessions.kind import kind_of  # noqa: PLC0415 - PySpark
+        from ..spark.job.errors import typed
+        from ..spark.jobs.here import run_here
+        from ..spark.sessions.kind import kind_of
 
         try:
             with kind_of(self.spark).pinned(self.frames) as frames:
@@ -115,7 +115,7 @@ class LakeSession:
         filter: str | None = None,  # noqa: A002 - the word for it everywhere
     ) -> DataFrame:
         """Return a table's rows at a snapshot; see ``Lake.read_spark``."""
-        from ..spark.read import read_table  # noqa: PLC0415 - PySpark
+        from ..spark.read import read_table
 
         plan = self._lake.scan(table, at=at, columns=columns, filter=filter)
         self._read.append(plan)
@@ -130,7 +130,7 @@ class LakeSession:
             DuckLakeError: the error that a task of a read, a write or a source raised.
             SparkJobError: anything else that Spark raised.
         """
-        from ..spark.read import reading  # noqa: PLC0415 - PySpark
+        from ..spark.read import reading
 
         return reading(self._read)
 
@@ -140,7 +140,7 @@ class LakeSession:
         Columns: ``snapshot_id``, ``rowid``, ``change_type``, then the table's columns at the end snapshot;
         rows are not ordered.
         """
-        from ..spark.read import read_changes  # noqa: PLC0415 - PySpark
+        from ..spark.read import read_changes
 
         plan = self._lake.changes(table, start, end).plan
         with self.translated():
@@ -403,7 +403,7 @@ class LakeSession:
         Raises:
             InvalidInputError: it belongs to another session.
         """
-        from ..spark.sessions.kind import kind_of  # noqa: PLC0415 - PySpark
+        from ..spark.sessions.kind import kind_of
 
         with self.translated():
             is_own = kind_of(self._spark).owns(df)

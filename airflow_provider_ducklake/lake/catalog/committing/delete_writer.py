@@ -19,16 +19,7 @@ from uuid6 import uuid7
 
 from ...errors import StorageError, TransactionConflictError
 from ...spec.log_lines import logger
-from ...transaction.changes import (
-    AddDeletes,
-    Change,
-    EndFiles,
-    FileDeletes,
-    Positions,
-    RewriteDeletes,
-    Truncate,
-    UnwrittenDeletes,
-)
+from ...transaction import changes as kinds
 from ..database.connect import in_parts
 from ..snapshot import read
 from ..snapshot.inlined_read import inlined_delete_snapshots
@@ -58,7 +49,7 @@ class DeleteWriter:
 
     def __init__(
         self,
-        changes: Collection[Change],
+        changes: Collection[kinds.Change],
         locate: Callable[[str], Location],
         check_writable: Callable[[str], None],
     ) -> None:
@@ -68,11 +59,11 @@ class DeleteWriter:
         self._wanted = [
             file
             for change in changes
-            if isinstance(change, AddDeletes)
+            if isinstance(change, kinds.AddDeletes)
             for file in change.files
-            if isinstance(file, UnwrittenDeletes)
+            if isinstance(file, kinds.UnwrittenDeletes)
         ]
-        self._written: dict[DataFileId, tuple[str, FileDeletes]] = {}
+        self._written: dict[DataFileId, tuple[str, kinds.FileDeletes]] = {}
         self._paths: list[str] = []
         self._rounds = 0
 
@@ -88,8 +79,8 @@ class DeleteWriter:
 
     def write_for(self, snapshot_id: SnapshotId) -> None:
         """Write the files that are missing or hold the id of another snapshot."""
-        from ...storage.deletes.deletes import write_deletes  # noqa: PLC0415 - heavy
-        from ...storage.files.parallel import in_threads  # noqa: PLC0415
+        from ...storage.deletes.deletes import write_deletes
+        from ...storage.files.parallel import in_threads
 
         missing = [file for file in self._wanted if not self._is_written(file, snapshot_id)]
         if not missing:
@@ -106,13 +97,13 @@ class DeleteWriter:
         for file, path, written in zip(missing, paths, made, strict=True):
             self._written[file.data_file_id] = path, written
 
-    def _is_written(self, file: UnwrittenDeletes, snapshot_id: SnapshotId) -> bool:
+    def _is_written(self, file: kinds.UnwrittenDeletes, snapshot_id: SnapshotId) -> bool:
         if file.data_file_id not in self._written:
             return False
         _, written = self._written[file.data_file_id]
         return written.stamped_for in (None, snapshot_id)
 
-    def changes_for(self, snapshot_id: SnapshotId) -> tuple[Change, ...]:
+    def changes_for(self, snapshot_id: SnapshotId) -> tuple[kinds.Change, ...]:
         """Return the changes with their delete files as the snapshot is to have them."""
         if not all(self._is_written(file, snapshot_id) for file in self._wanted):
             if self.may_write_outside:
@@ -120,13 +111,13 @@ class DeleteWriter:
             self.write_for(snapshot_id)
         return tuple(
             replace(change, files=tuple(map(self._as_written, change.files)))
-            if isinstance(change, AddDeletes)
+            if isinstance(change, kinds.AddDeletes)
             else change
             for change in self._changes
         )
 
-    def _as_written(self, file: FileDeletes | UnwrittenDeletes) -> FileDeletes:
-        return self._written[file.data_file_id][1] if isinstance(file, UnwrittenDeletes) else file
+    def _as_written(self, file: kinds.FileDeletes | kinds.UnwrittenDeletes) -> kinds.FileDeletes:
+        return self._written[file.data_file_id][1] if isinstance(file, kinds.UnwrittenDeletes) else file
 
     def discard(self) -> None:
         """Remove all that was written: nothing landed."""
@@ -142,8 +133,8 @@ def remove_unused(paths: Iterable[str], locate: Callable[[str], Location]) -> No
     """Remove files; one that cannot be removed is left behind and logged."""
     if not (paths := list(paths)):
         return
-    from ...storage.files.filesystem import delete_file_at  # noqa: PLC0415 - heavy
-    from ...storage.files.parallel import in_threads  # noqa: PLC0415
+    from ...storage.files.filesystem import delete_file_at
+    from ...storage.files.parallel import in_threads
 
     def remove(path: str) -> None:
         try:
@@ -154,13 +145,15 @@ def remove_unused(paths: Iterable[str], locate: Callable[[str], Location]) -> No
     in_threads(remove, paths)
 
 
-Ending: TypeAlias = EndFiles | Truncate | RewriteDeletes
+Ending: TypeAlias = kinds.EndFiles | kinds.Truncate | kinds.RewriteDeletes
 
 
 def with_flushed_deletes(catalog: Catalog, change_set: ChangeSet) -> ChangeSet:
     """Return a change set that writes the marks of the files that it ends."""
     ending = [
-        change for change in change_set.changes if isinstance(change, EndFiles | Truncate | RewriteDeletes)
+        change
+        for change in change_set.changes
+        if isinstance(change, kinds.EndFiles | kinds.Truncate | kinds.RewriteDeletes)
     ]
     if not ending:
         return change_set
@@ -171,22 +164,32 @@ def with_flushed_deletes(catalog: Catalog, change_set: ChangeSet) -> ChangeSet:
 
 def _folds(
     connection: Connection, catalog: Catalog, base: SnapshotId, change: Ending
-) -> Iterator[AddDeletes]:
+) -> Iterator[kinds.AddDeletes]:
     marks = inlined_delete_snapshots(connection, catalog, change.table_id, base)
-    ids = list(marks) if isinstance(change, Truncate) else [one for one in change.file_ids if one in marks]
+    ids = (
+        list(marks)
+        if isinstance(change, kinds.Truncate)
+        else [one for one in change.file_ids if one in marks]
+    )
     if not ids:
         return
     root, files = _files(connection, catalog, base, change, ids)
     if files:
         written = tuple(
-            UnwrittenDeletes(
-                file.id, file.path, file.record_count, root, Positions(b""), file.delete_file, marks[file.id]
+            kinds.UnwrittenDeletes(
+                file.id,
+                file.path,
+                file.record_count,
+                root,
+                kinds.Positions(b""),
+                file.delete_file,
+                marks[file.id],
             )
             for file in files
         )
         folded = tuple(file.id for file in files)
-        is_rewrite = isinstance(change, RewriteDeletes)
-        yield AddDeletes(change.table_id, change.name, written, folded, of_rewrite=is_rewrite)
+        is_rewrite = isinstance(change, kinds.RewriteDeletes)
+        yield kinds.AddDeletes(change.table_id, change.name, written, folded, of_rewrite=is_rewrite)
 
 
 def _files(

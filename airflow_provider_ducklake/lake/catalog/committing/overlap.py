@@ -202,9 +202,9 @@ class _Since:
 
 def row_ids_of(scope: RowScope, inlined: Sequence[InlinedRows]) -> list[int]:
     """Return the ids of those of some rows in the catalog that are of a scope."""
-    from ...storage.parquet.rows import partition_of_rows  # noqa: PLC0415 - heavy
-    from ...storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415
-    from ...storage.rows.table_reader import wanted_row_ids  # noqa: PLC0415
+    from ...storage.parquet.rows import partition_of_rows
+    from ...storage.rows.inlined_values import inlined_in_schema
+    from ...storage.rows.table_reader import wanted_row_ids
 
     row_ids = [row_id for part in inlined for row_id in part.row_ids]
     if not row_ids:

@@ -16,24 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sqlalchemy import (
-    BigInteger,
-    BindParameter,
-    Column,
-    ColumnElement,
-    CompoundSelect,
-    Connection,
-    Engine,
-    Row,
-    Select,
-    bindparam,
-    create_engine,
-    event,
-    literal,
-    make_url,
-    select,
-    union_all,
-)
+import sqlalchemy as sa
+from sqlalchemy import literal
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool, PoolProxiedConnection
 
@@ -72,7 +56,7 @@ class _Database:
     """
 
     driver: str
-    open: Callable[[URL, Limits], Engine]
+    open: Callable[[URL, Limits], sa.Engine]
     modules: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     file: str | None = None
@@ -82,7 +66,7 @@ class _Database:
 def parse_url(url: str | URL) -> URL:
     """Return the URL of a catalog database this release can open, with its driver."""
     try:
-        parsed = make_url(url)
+        parsed = sa.make_url(url)
     except (ArgumentError, ValueError):  # an unquoted password may end where the port should be
         raise InvalidInputError(
             "The catalog URL is not valid. Write it like sqlite:////data/lake.sqlite or "
@@ -121,7 +105,7 @@ def shown(url: URL) -> str:
     return url.set(query={}).render_as_string(hide_password=True)
 
 
-def open_engine(url: URL) -> Engine:
+def open_engine(url: URL) -> sa.Engine:
     """Return an engine with the transactions that commits need: READ COMMITTED, or BEGINs of our own."""
     _check_driver(url)
     limits = Limits.of(url.query)
@@ -130,7 +114,7 @@ def open_engine(url: URL) -> Engine:
     return engine
 
 
-def limits_of(engine: Engine) -> Limits:
+def limits_of(engine: sa.Engine) -> Limits:
     """Return the timeouts that an engine was opened with."""
     limits: Limits = engine.get_execution_options().get(_LIMITS, Limits())
     return limits
@@ -160,9 +144,9 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _engine(url: URL, **options: Any) -> Engine:  # noqa: ANN401 - those of SQLAlchemy
+def _engine(url: URL, **options: Any) -> sa.Engine:  # noqa: ANN401 - those of SQLAlchemy
     """Return an engine that shows no values in logs and errors: the keys of files are among them."""
-    return create_engine(url, hide_parameters=True, **options)
+    return sa.create_engine(url, hide_parameters=True, **options)
 
 
 # psycopg reads times in no other style, and all digits only where they are sent; intervals are read as text.
@@ -171,7 +155,7 @@ _POSTGRES_SESSION = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres 
 _KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 
-def _postgres_engine(url: URL, limits: Limits) -> Engine:
+def _postgres_engine(url: URL, limits: Limits) -> sa.Engine:
     """Return an engine whose transactions begin with the text of ``dialects.postgres``.
 
     ``options`` of the URL are kept. Of two settings of one name the last counts: a user's may replace our
@@ -193,16 +177,16 @@ def _postgres_engine(url: URL, limits: Limits) -> Engine:
     # Looking for hstore would take three round trips.
     engine = _server_engine(url, arguments, isolation_level="AUTOCOMMIT", use_native_hstore=False)
 
-    @event.listens_for(engine, "handle_error")
+    @sa.event.listens_for(engine, "handle_error")
     def leave_out_values(context: ExceptionContext) -> None:
         """Keep the first line: DETAIL and the text at the error show rows, which may hold keys."""
         original, wrapped = context.original_exception, context.sqlalchemy_exception
         for error in filter(None, (original, wrapped)):
             error.args = (first_line(error),)
 
-    @event.listens_for(engine, "do_connect")
+    @sa.event.listens_for(engine, "do_connect")
     def connect(_dialect: object, _record: object, given: list[Any], named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver has its own types
-        from .postgres_connection import LimitedConnection  # noqa: PLC0415
+        from .postgres_connection import LimitedConnection
 
         return LimitedConnection.opened(limits, *given, **named)
 
@@ -246,16 +230,16 @@ def driver_error(error: BaseException) -> BaseException:
     return DriverError(f"{type(error.orig).__name__}: {first_line(error.orig)}")
 
 
-def _server_engine(url: URL, arguments: dict[str, Any], **options: Any) -> Engine:  # noqa: ANN401 - SQLAlchemy's
+def _server_engine(url: URL, arguments: dict[str, Any], **options: Any) -> sa.Engine:  # noqa: ANN401 - SQLAlchemy's
     """Return an engine that asks a connection whether it still lives where it lay idle for a moment."""
     engine = _engine(url, connect_args=arguments, pool_size=2, **options)
     _leave_connections_to_their_process(engine)
 
-    @event.listens_for(engine, "checkin")
+    @sa.event.listens_for(engine, "checkin")
     def note_time(_connection: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
         record.info[_RETURNED] = time.monotonic()
 
-    @event.listens_for(engine, "checkout")
+    @sa.event.listens_for(engine, "checkout")
     def ping(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
         if time.monotonic() - record.info.get(_RETURNED, math.inf) < _IDLE_SECONDS:
             return
@@ -279,14 +263,14 @@ def _in_a_hurry(connection: Any) -> Iterator[None]:  # noqa: ANN401 - a LimitedC
         connection.patience_seconds = patience
 
 
-def _leave_connections_to_their_process(engine: Engine) -> None:
+def _leave_connections_to_their_process(engine: sa.Engine) -> None:
     """Make a forked process open its own connections: two processes must not share one."""
 
-    @event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")
     def note_process(_connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
         record.info[_PROCESS] = os.getpid()
 
-    @event.listens_for(engine, "checkout")
+    @sa.event.listens_for(engine, "checkout")
     def check_process(
         _connection: DBAPIConnection, record: ConnectionPoolEntry, proxy: PoolProxiedConnection
     ) -> None:
@@ -304,19 +288,19 @@ _MYSQL_SESSION = (
 _MYSQL_LOST = {1053, 1927}
 
 
-def _mysql_engine(url: URL, limits: Limits) -> Engine:
+def _mysql_engine(url: URL, limits: Limits) -> sa.Engine:
     arguments = {"connect_timeout": CONNECT_TIMEOUT_SECONDS, "charset": "utf8mb4"}
     arguments = {key: value for key, value in arguments.items() if key not in url.query}
     arguments["init_command"] = _MYSQL_SESSION.format(math.ceil(limits.lock_timeout_seconds))
     engine = _server_engine(url, arguments, isolation_level="READ COMMITTED")
 
-    @event.listens_for(engine, "do_connect")
+    @sa.event.listens_for(engine, "do_connect")
     def connect(_dialect: object, _record: object, _given: object, named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver has its own types
-        from .mysql_connection import LimitedConnection  # noqa: PLC0415
+        from .mysql_connection import LimitedConnection
 
         return LimitedConnection.opened(limits.statement_timeout_seconds, **named)
 
-    @event.listens_for(engine, "handle_error")
+    @sa.event.listens_for(engine, "handle_error")
     def recognise_lost_connections(context: ExceptionContext) -> None:
         code = next(iter(context.original_exception.args), None)
         if code in _MYSQL_LOST:
@@ -328,7 +312,7 @@ def _mysql_engine(url: URL, limits: Limits) -> Engine:
 _STORAGE_VERSION = "v1.0.0"  # DuckDB 2.0 would make files that 1.5 cannot open
 
 
-def duckdb_engine(url: URL, _limits: Limits | None = None, *, read_only: bool = False) -> Engine:
+def duckdb_engine(url: URL, _limits: Limits | None = None, *, read_only: bool = False) -> sa.Engine:
     """Return an engine that keeps no connection: an open one shuts all other clients out.
 
     Nothing is fetched from the network in the middle of a commit, so no extension installs itself. A new file
@@ -344,23 +328,23 @@ def duckdb_engine(url: URL, _limits: Limits | None = None, *, read_only: bool = 
     engine = _engine(url, poolclass=NullPool, connect_args={"read_only": read_only, "config": config})
     _check_first(engine, check_duckdb)
     if not read_only:
-        event.listen(engine, "connect", _stay_beside(Path(url.database or "")))
+        sa.event.listen(engine, "connect", _stay_beside(Path(url.database or "")))
     return engine
 
 
-def _check_first(engine: Engine, check: Callable[[str], None]) -> None:
+def _check_first(engine: sa.Engine, check: Callable[[str], None]) -> None:
     """Check a catalog file, and those beside it, before it is opened and before each transaction.
 
     SQLite looks for a journal then. A change of the directory in the moment after the check is not detected.
     """
     file = engine.url.database or ""
 
-    @event.listens_for(engine, "do_connect")
+    @sa.event.listens_for(engine, "do_connect")
     def before_opening(*_: object) -> None:
         check(file)
 
-    @event.listens_for(engine, "begin")
-    def before_transaction(_connection: Connection) -> None:
+    @sa.event.listens_for(engine, "begin")
+    def before_transaction(_connection: sa.Connection) -> None:
         check(file)
 
 
@@ -384,7 +368,7 @@ def _stay_beside(file: Path) -> Callable[[DBAPIConnection, ConnectionPoolEntry],
     return stay
 
 
-def copy_of(connection: Connection) -> Path:
+def copy_of(connection: sa.Connection) -> Path:
     """Return the only other file that a connection to DuckDB may open: where it copies the catalog to.
 
     Its directory, which is beside the catalog, is to be made.
@@ -393,41 +377,41 @@ def copy_of(connection: Connection) -> Path:
     return copy
 
 
-def _sqlite_engine(url: URL, limits: Limits) -> Engine:
+def _sqlite_engine(url: URL, limits: Limits) -> sa.Engine:
     engine = _engine(url, pool_size=2, connect_args={"factory": partial(PatientSqlite, limits=limits)})
     _check_first(engine, check_sqlite)
     _leave_connections_to_their_process(engine)
     _follow_the_file(engine, Path(url.database or ""))
 
-    @event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")
     def leave_transactions_to_us(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None
         connection.execute("PRAGMA trusted_schema = OFF")  # any client may have written the file
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
         writes = connection.get_execution_options().get(WRITES, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
 
 
-def _follow_the_file(engine: Engine, path: Path) -> None:
+def _follow_the_file(engine: sa.Engine, path: Path) -> None:
     """Let go of a file that another one took the place of: a backup that was restored, say."""
     was_there = False
 
-    @event.listens_for(engine, "do_connect")
+    @sa.event.listens_for(engine, "do_connect")
     def make_it_once(*_: object) -> None:
         if was_there and not path.exists():  # SQLite would make an empty one
             raise CatalogUnavailableError(shown(engine.url), "its file no longer exists")
 
-    @event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")
     def note_file(_connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
         nonlocal was_there
         was_there = True
         record.info[_FILE] = _identity(path)
 
-    @event.listens_for(engine, "checkout")
+    @sa.event.listens_for(engine, "checkout")
     def check_file(
         _connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: PoolProxiedConnection
     ) -> None:
@@ -571,27 +555,27 @@ class Question(Generic[Answer]):
     with parameters for what changes.
     """
 
-    query: Select[Any]
+    query: sa.Select[Any]
     read: Callable[[Sequence[Any]], Answer]
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    def ask(self, connection: Connection) -> Answer:
+    def ask(self, connection: sa.Connection) -> Answer:
         """Run the query alone, in its own round trip, and return the answer."""
         return self.read(connection.execute(self.query, dict(self.parameters)).all())
 
 
-AT = bindparam("at", type_=BigInteger())  # a snapshot
-OF_TABLE = bindparam("table", type_=BigInteger())
+AT = sa.bindparam("at", type_=sa.BigInteger())  # a snapshot
+OF_TABLE = sa.bindparam("table", type_=sa.BigInteger())
 
 
-def one_of(column: Column[Any], count: int) -> ColumnElement[bool]:
+def one_of(column: sa.Column[Any], count: int) -> sa.ColumnElement[bool]:
     """Return the condition that a column is one of ``count`` parameters, for ``values_of``."""
     return column.in_(parameters(count, column.type))
 
 
-def parameters(count: int, type_: TypeEngine[Any]) -> list[BindParameter[Any]]:
+def parameters(count: int, type_: TypeEngine[Any]) -> list[sa.BindParameter[Any]]:
     """Return ``count`` parameters, for ``values_of``."""
-    return [bindparam(f"value_{number}", type_=type_) for number in range(count)]
+    return [sa.bindparam(f"value_{number}", type_=type_) for number in range(count)]
 
 
 def values_of(values: Collection[Any]) -> dict[str, Any]:
@@ -612,16 +596,16 @@ def in_parts(values: Iterable[Value], at_once: int = _VALUES_AT_ONCE) -> Iterato
 _QUERIES_AT_ONCE = 200  # which one statement joins
 
 
-def asked(connection: Connection, queries: Sequence[Any]) -> Iterator[Row[Any]]:
+def asked(connection: sa.Connection, queries: Sequence[Any]) -> Iterator[sa.Row[Any]]:
     """Yield the rows of queries with the same columns, of many in one statement."""
     for part in in_parts(queries, _QUERIES_AT_ONCE):
-        yield from connection.execute(union_all(*part)).all()
+        yield from connection.execute(sa.union_all(*part)).all()
 
 
 _ROWS_AT_ONCE = 10_000
 
 
-def streamed(connection: Connection, query: Select[Any] | CompoundSelect[Any]) -> Generator[Any]:
+def streamed(connection: sa.Connection, query: sa.Select[Any] | sa.CompoundSelect[Any]) -> Generator[Any]:
     """Yield the rows of a query without holding them all; stopping early leaves no cursor open.
 
     No other statement may run on the connection until then: MySQL and DuckDB end the rows there, without an
@@ -632,7 +616,7 @@ def streamed(connection: Connection, query: Select[Any] | CompoundSelect[Any]) -
 
 
 def streamed_parts(
-    connection: Connection, query: Select[Any] | CompoundSelect[Any], size: int
+    connection: sa.Connection, query: sa.Select[Any] | sa.CompoundSelect[Any], size: int
 ) -> Iterator[Sequence[Any]]:
     """Yield them so many at a time."""
     with connection.execute(query, execution_options={"yield_per": size}) as found:
@@ -642,7 +626,7 @@ def streamed_parts(
 # Options in ``ducklake_metadata``: rows that are written in place, outside every snapshot.
 
 
-def write_option(connection: Connection, tables: CatalogTables, option: OptionRow) -> None:
+def write_option(connection: sa.Connection, tables: CatalogTables, option: OptionRow) -> None:
     """Set an option in its scope; the row is updated where there is one."""
     metadata = tables["metadata"]
     scope = metadata.c.scope.is_(None) if option.scope is None else metadata.c.scope == option.scope
@@ -650,7 +634,7 @@ def write_option(connection: Connection, tables: CatalogTables, option: OptionRo
         metadata.c.scope_id.is_(None) if option.scope_id is None else metadata.c.scope_id == option.scope_id
     )
     where = (metadata.c.key == option.key, scope, scope_id)
-    if connection.execute(select(literal(1)).select_from(metadata).where(*where)).first():
+    if connection.execute(sa.select(literal(1)).select_from(metadata).where(*where)).first():
         connection.execute(metadata.update().where(*where).values(value=option.value))
     else:
         connection.execute(

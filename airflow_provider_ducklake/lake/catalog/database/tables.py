@@ -13,21 +13,7 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    ColumnElement,
-    DateTime,
-    Dialect,
-    MetaData,
-    Row,
-    Table,
-    Text,
-    TypeDecorator,
-    Uuid,
-    type_coerce,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import VARCHAR, TypeEngine
 
@@ -54,14 +40,14 @@ class _Storage:
 
     text: TypeEngine[Any]
     uuid: TypeEngine[Any]
-    boolean: TypeEngine[Any] = field(default_factory=Boolean)
-    timestamp: TypeEngine[Any] = field(default_factory=lambda: DateTime(timezone=True))
+    boolean: TypeEngine[Any] = field(default_factory=sa.Boolean)
+    timestamp: TypeEngine[Any] = field(default_factory=lambda: sa.DateTime(timezone=True))
     flag: Callable[[bool], Any] = bool
     keeps_types: bool = True  # a column holds values of its type only
     time: Callable[[datetime], Any] = lambda value: value
 
 
-def _storage(dialect: Dialect) -> _Storage:
+def _storage(dialect: sa.Dialect) -> _Storage:
     return _STORAGE[dialect.name]
 
 
@@ -69,7 +55,7 @@ _KEYS = (".encryption_key", ".document_key")  # columns whose values no message 
 MOST_CHARACTERS = 2**21  # of a text of the catalog: parsing one may take a second for each million
 
 
-class CatalogType(TypeDecorator[Any]):
+class CatalogType(sa.TypeDecorator[Any]):
     """A column's type that refuses what no writer leaves there: NULL where there is always a value.
 
     And values of another type, as SQLite keeps any in any column; and texts that are too long to be parsed.
@@ -83,7 +69,7 @@ class CatalogType(TypeDecorator[Any]):
         super().__init__()
         self.is_needed = is_needed  # whether each row has a value
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any] | None:
         read: Callable[[Any], Any] | None = super().result_processor(dialect, coltype)
         if _storage(dialect).keeps_types and not self.is_needed and self.wanted is not str:
             return read
@@ -128,7 +114,7 @@ class CatalogType(TypeDecorator[Any]):
 class CatalogInteger(CatalogType):
     """A whole number of 64 bits."""
 
-    impl = BigInteger
+    impl = sa.BigInteger
     cache_ok = True
     wanted = int
     called = "an integer"
@@ -142,25 +128,25 @@ class CatalogText(CatalogType):
     wanted = str
     called = "a string"
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(_storage(dialect).text)
 
 
 class CatalogBoolean(CatalogType):
     """A boolean."""
 
-    impl = Boolean
+    impl = sa.Boolean
     cache_ok = True
     wanted = int
     called = "a boolean"
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(_storage(dialect).boolean)
 
-    def process_bind_param(self, value: bool | None, dialect: Dialect) -> Any:  # noqa: ANN401, FBT001 - SQLAlchemy's
+    def process_bind_param(self, value: bool | None, dialect: sa.Dialect) -> Any:  # noqa: ANN401, FBT001 - SQLAlchemy's
         return None if value is None else _storage(dialect).flag(value)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> bool | None:  # noqa: ANN401, ARG002
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> bool | None:  # noqa: ANN401, ARG002
         return None if value is None else bool(value)
 
 
@@ -172,25 +158,25 @@ class CatalogUuid(CatalogType):
     wanted = str
     called = "a UUID"
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(_storage(dialect).uuid)
 
 
 class CatalogTimestamp(CatalogType):
     """An aware UTC time."""
 
-    impl = DateTime
+    impl = sa.DateTime
     cache_ok = True
     wanted = (str, datetime)
     called = "a time"
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(_storage(dialect).timestamp)
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ANN401
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:  # noqa: ANN401
         return None if value is None else _storage(dialect).time(value.astimezone(UTC))
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ANN401, ARG002
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:  # noqa: ANN401, ARG002
         try:
             return time_of(value)
         except (ValueError, OverflowError) as error:  # on the edge of the calendar, a zone leads beyond it
@@ -206,21 +192,21 @@ def time_of(value: str | datetime | None) -> datetime | None:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def catalog_table(name: str, metadata: MetaData, *columns: Column[Any], **options: Any) -> Table:  # noqa: ANN401
+def catalog_table(name: str, metadata: sa.MetaData, *columns: sa.Column[Any], **options: Any) -> sa.Table:  # noqa: ANN401
     """Return a table whose columns' types say in errors where they are."""
-    table = Table(name, metadata, *columns, **options)
+    table = sa.Table(name, metadata, *columns, **options)
     for column in table.columns:
         if isinstance(column.type, CatalogType):
             column.type.place = f"{table.name}.{column.name}"
     return table
 
 
-def is_needed(column: Column[Any]) -> bool:
+def is_needed(column: sa.Column[Any]) -> bool:
     """Return True if no writer leaves a column of the catalog without a value."""
     return isinstance(column.type, CatalogType) and column.type.is_needed
 
 
-def check_filled(table: Table, row: Row[Any]) -> None:
+def check_filled(table: sa.Table, row: sa.Row[Any]) -> None:
     """Refuse a row of a table that was read by ``maybe`` and lacks what each row has."""
     for column in table.columns:
         type_ = column.type
@@ -228,11 +214,11 @@ def check_filled(table: Table, row: Row[Any]) -> None:
             raise type_.no_value()
 
 
-def maybe(column: ColumnElement[Any]) -> ColumnElement[Any]:
+def maybe(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     """Return a needed column as nullable, as an outer join or an aggregate without rows yields it."""
     type_: Any = column.type.copy()
     type_.is_needed = False
-    return type_coerce(column, type_)
+    return sa.type_coerce(column, type_)
 
 
 def format_time(value: datetime) -> str:
@@ -247,16 +233,16 @@ def format_time(value: datetime) -> str:
 
 # By SQLAlchemy's names of the databases.
 _STORAGE = {
-    "postgresql": _Storage(VARCHAR(), Uuid(as_uuid=False)),
-    "duckdb": _Storage(VARCHAR(), Uuid(as_uuid=False)),
+    "postgresql": _Storage(VARCHAR(), sa.Uuid(as_uuid=False)),
+    "duckdb": _Storage(VARCHAR(), sa.Uuid(as_uuid=False)),
     # a boolean is 0 or 1, a time the text 2026-11-21 02:44:53.395591+00
     "sqlite": _Storage(
-        VARCHAR(), VARCHAR(), BigInteger(), VARCHAR(), flag=int, keeps_types=False, time=format_time
+        VARCHAR(), VARCHAR(), sa.BigInteger(), VARCHAR(), flag=int, keeps_types=False, time=format_time
     ),
     # no VARCHAR without a length, and TEXT ends at 64 KiB; times are UTC without a zone
     "mysql": _Storage(
         mysql.LONGTEXT(),
-        Text(),
+        sa.Text(),
         timestamp=mysql.DATETIME(fsp=6),
         time=lambda value: value.replace(tzinfo=None),
     ),
@@ -609,10 +595,10 @@ class CatalogTables:
         self.version = version
         self.writer = write_version(version)
         self.metadata_schema = metadata_schema
-        self.metadata = MetaData(schema=metadata_schema)
+        self.metadata = sa.MetaData(schema=metadata_schema)
         self._tables = dict(self._build())
 
-    def _build(self) -> Iterator[tuple[str, Table]]:
+    def _build(self) -> Iterator[tuple[str, sa.Table]]:
         for table in _TABLES:
             if table.since is None or table.since <= self.version:
                 yield (
@@ -621,7 +607,7 @@ class CatalogTables:
                         table.name_in(self.version),
                         self.metadata,
                         *(
-                            Column(
+                            sa.Column(
                                 column.name,
                                 column.type(is_needed=column.is_needed),
                                 primary_key=column.primary_key,
@@ -635,11 +621,11 @@ class CatalogTables:
                     ),
                 )
 
-    def __getitem__(self, name: str) -> Table:
+    def __getitem__(self, name: str) -> sa.Table:
         """Return the table of that name, without its ``ducklake_`` prefix; of one renamed, of its newest."""
         return self._tables[name]
 
-    def items(self) -> ItemsView[str, Table]:
+    def items(self) -> ItemsView[str, sa.Table]:
         """Return all tables by those names."""
         return self._tables.items()
 

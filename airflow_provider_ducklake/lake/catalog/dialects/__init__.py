@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .mysql import MySqlDialect
-from .sqlite import SqliteDialect
-
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
@@ -17,15 +14,19 @@ def dialect_of(engine: Engine, metadata_schema: str | None) -> CatalogDialect:
     """Return the dialect of an engine that ``connect`` opened."""
     match engine.dialect.name:
         case "sqlite":
+            from .sqlite import SqliteDialect
+
             return SqliteDialect(engine)
         case "mysql":
+            from .mysql import MySqlDialect
+
             return MySqlDialect(engine, metadata_schema)
         case "duckdb":
-            from .duckdb import DuckDbDialect  # noqa: PLC0415 - optional
+            from .duckdb import DuckDbDialect
 
             return DuckDbDialect(engine, metadata_schema)
         case "postgresql":
-            from .postgres import PostgresDialect  # noqa: PLC0415 - as well
+            from .postgres import PostgresDialect
 
             return PostgresDialect(engine, metadata_schema)
         case name:  # connect opens no others

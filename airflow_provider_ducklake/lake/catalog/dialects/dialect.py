@@ -14,20 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    Executable,
-    Insert,
-    Select,
-    String,
-    Table,
-    inspect,
-    or_,
-    select,
-    true,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema
 from tenacity import (
@@ -65,11 +52,11 @@ Rows = Sequence[dict[str, Any]]
 class Effect:
     """A statement; ``rows`` are the rows of a multi-row insert or the parameters of a repeated update."""
 
-    statement: Executable
+    statement: sa.Executable
     rows: Rows | None = None
 
 
-def insert(table: Table, *rows: dict[str, Any]) -> Effect:
+def insert(table: sa.Table, *rows: dict[str, Any]) -> Effect:
     """Return the insertion of rows, each naming its columns; no text that would not be read again."""
     for row in rows:
         for name, value in row.items():
@@ -82,12 +69,12 @@ def insert(table: Table, *rows: dict[str, Any]) -> Effect:
 
 
 @lru_cache(maxsize=512)
-def _insertion(table: Table) -> Insert:
+def _insertion(table: sa.Table) -> sa.Insert:
     """Return a table's insertion, one and the same: what is sent again is not compiled again."""
     return table.insert()
 
 
-def close(table: Table, state: CommitState, *where: ColumnElement[bool]) -> Effect:
+def close(table: sa.Table, state: CommitState, *where: sa.ColumnElement[bool]) -> Effect:
     """Return the end of life of the live rows that match: what the format calls deleting."""
     statement = table.update().where(table.c.end_snapshot.is_(None), *where)
     return Effect(statement.values(end_snapshot=state.snapshot_id))
@@ -96,7 +83,7 @@ def close(table: Table, state: CommitState, *where: ColumnElement[bool]) -> Effe
 class Writer:
     """Executes effects one by one."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
     def send(self, effect: Effect) -> None:
@@ -129,31 +116,31 @@ class CatalogDialect(ABC):
 
     transactional_ddl: ClassVar[bool] = True
     initial_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    clock: ClassVar[ColumnElement[datetime] | None] = None
+    clock: ClassVar[sa.ColumnElement[datetime] | None] = None
     reads_inlined: ClassVar[bool] = True
     inlined_form: ClassVar[InlinedForm | None] = None
     compares_decimals: ClassVar[bool] = False
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
         self.limits = limits_of(engine)
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[Connection]:
+    def writing(self) -> AbstractContextManager[sa.Connection]:
         """Hold the commit lock and yield a connection inside a transaction; the caller commits.
 
         Our writers queue here instead of racing; DuckDB ignores the lock. A wait of some seconds is
         logged with who holds it, and has a limit.
         """
 
-    def creating(self) -> AbstractContextManager[Connection]:
+    def creating(self) -> AbstractContextManager[sa.Connection]:
         """Like ``writing``, where there may be no tables of a catalog yet."""
         return self.writing()
 
     @contextmanager
     def writing_after(
         self, questions: Mapping[str, Question[Any]]
-    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+    ) -> Iterator[tuple[sa.Connection, dict[str, Any]]]:
         """Like ``writing``, and also yield the answers to questions asked under the lock."""
         with self.writing() as connection:
             yield connection, self.ask(connection, questions)
@@ -165,7 +152,7 @@ class CatalogDialect(ABC):
 
     def ask(
         self,
-        connection: Connection,
+        connection: sa.Connection,
         questions: Mapping[str, Question[Any]],
         *,
         is_last: bool = False,  # noqa: ARG002 - the end of a transaction is no round trip of its own everywhere
@@ -181,44 +168,44 @@ class CatalogDialect(ABC):
         """SQLAlchemy's name of the database."""
         return self.engine.dialect.name
 
-    def inlined_cells(self, rows: Table, schema: TableSchema) -> Select[Any]:  # noqa: ARG002 - for DuckDB
+    def inlined_cells(self, rows: sa.Table, schema: TableSchema) -> sa.Select[Any]:  # noqa: ARG002 - for DuckDB
         """Return the query for the rows of a catalog table that inlines rows of those columns."""
-        return select(*rows.c)
+        return sa.select(*rows.c)
 
     def with_literals(self, row: dict[str, Any], schema: TableSchema) -> dict[str, Any]:  # noqa: ARG002 - as well
         """Return a row of such a query with its nested values as DuckDB's literals."""
         return row
 
-    def is_ordered(self, times: ColumnElement[Any]) -> ColumnElement[bool]:  # noqa: ARG002 - for SQLite
+    def is_ordered(self, times: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:  # noqa: ARG002 - for SQLite
         """Return the condition for times of a column that the database compares correctly."""
-        return true()
+        return sa.true()
 
-    def bytewise(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
+    def bytewise(self, text: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         """Return a text that compares byte by byte, whatever the database's collation."""
         return text
 
-    def writer(self, connection: Connection) -> Writer:
+    def writer(self, connection: sa.Connection) -> Writer:
         """Return the writer that executes the effects of a commit, and ends it."""
         return Writer(connection)
 
-    def insert_rows(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    def insert_rows(self, connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
         """Insert one or more rows, by the keys of the table's columns; what is missing is NULL."""
         names = dict.fromkeys(name for row in rows for name in row)
         connection.execute(table.insert(), [{name: row.get(name) for name in names} for row in rows])
 
     @abstractmethod
-    def reading(self) -> AbstractContextManager[Connection]:
+    def reading(self) -> AbstractContextManager[sa.Connection]:
         """Yield a connection whose statements all see one state of the catalog."""
 
     @contextmanager
     def reading_after(
         self, questions: Mapping[str, Question[Any]]
-    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+    ) -> Iterator[tuple[sa.Connection, dict[str, Any]]]:
         """Like ``reading``, and also yield the answers to the first questions."""
         with self.reading() as connection:
             yield connection, self.ask(connection, questions)
 
-    def server_time(self, connection: Connection) -> datetime:
+    def server_time(self, connection: sa.Connection) -> datetime:
         """Return the catalog's clock as an aware time; a file has none of its own."""
         asked = self.which_time()
         return asked["time"].ask(connection) if asked else datetime.now(UTC)
@@ -227,7 +214,7 @@ class CatalogDialect(ABC):
         """Ask for the ``time`` on the catalog's clock; of a file nothing is asked."""
         if self.clock is None:
             return {}
-        return {"time": Question(select(self.clock), lambda rows: rows[0][0])}
+        return {"time": Question(sa.select(self.clock), lambda rows: rows[0][0])}
 
     @abstractmethod
     def is_lost_race(self, error: DBAPIError) -> bool:
@@ -261,7 +248,7 @@ class CatalogDialect(ABC):
     @contextmanager
     def opening_after(
         self, schema: str | None, questions: Mapping[str, Question[Any]]
-    ) -> Iterator[tuple[Connection, str | None, dict[str, Any]]]:
+    ) -> Iterator[tuple[sa.Connection, str | None, dict[str, Any]]]:
         """Like ``reading_after``, and also yield the schema of the catalog's tables, given or found."""
         with self.reading_after(questions) as (connection, answers):
             yield connection, schema, answers
@@ -270,7 +257,7 @@ class CatalogDialect(ABC):
         """Return the schema that a new catalog's tables are to be in, given or found."""
         return schema
 
-    def create_metadata_schema(self, connection: Connection, name: str | None) -> None:
+    def create_metadata_schema(self, connection: sa.Connection, name: str | None) -> None:
         """Create the database schema that holds the catalog's tables, where the database has such a thing."""
         if name is not None:
             connection.execute(CreateSchema(name, if_not_exists=True))
@@ -278,7 +265,7 @@ class CatalogDialect(ABC):
     def try_to_create_table(self, schema: str | None) -> None:  # noqa: B027 - a file has no users
         """Create a table where the catalog's are, and take it back, to see whether the user may."""
 
-    def why_not_alter(self, connection: Connection, table: Table) -> str | None:  # noqa: ARG002 - a file has no users
+    def why_not_alter(self, connection: sa.Connection, table: sa.Table) -> str | None:  # noqa: ARG002 - a file has no users
         """Explain what to do if the user may not alter a table; None: they may.
 
         It may end the connection's transaction, which changed nothing.
@@ -287,7 +274,7 @@ class CatalogDialect(ABC):
 
     @staticmethod
     @abstractmethod
-    def relations(schema: str | None) -> Select[Any]:
+    def relations(schema: str | None) -> sa.Select[Any]:
         """Return the query for the tables of a schema, and for what is in the place of one.
 
         Of each there is the name, a column or a list of all in their order, and why it is not to be used:
@@ -295,7 +282,7 @@ class CatalogDialect(ABC):
         """
 
     @staticmethod
-    def folded(name: ColumnElement[str]) -> ColumnElement[str]:
+    def folded(name: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
         """Return the name of a relation as LIKE is to compare it, where names of any case are one name.
 
         LIKE itself disregards case in SQLite, and in MySQL where names do.
@@ -310,31 +297,31 @@ class CatalogDialect(ABC):
         patterns = [one.replace("_", f"{_ESCAPE}_") for one in like]
         return Question(_columns_like(type(self), schema, len(like)), _by_table, values_of(patterns))
 
-    def has_table(self, connection: Connection, name: str, schema: str | None) -> bool:
+    def has_table(self, connection: sa.Connection, name: str, schema: str | None) -> bool:
         """Return True if the database has a table of that name."""
         return name in self.which_columns((name,), schema).ask(connection)
 
-    def table_names(self, connection: Connection, schema: str | None) -> set[str]:
+    def table_names(self, connection: sa.Connection, schema: str | None) -> set[str]:
         """Return the names of a lake's tables in the database, or in a schema of it."""
         return set(self.which_columns(("ducklake_%", "airflow_ducklake_%"), schema).ask(connection))
 
-    def index_names(self, connection: Connection, table: str, schema: str | None) -> set[str]:
+    def index_names(self, connection: sa.Connection, table: str, schema: str | None) -> set[str]:
         """Return the names of a table's indexes."""
-        return {str(one["name"]) for one in inspect(connection).get_indexes(table, schema=schema)}
+        return {str(one["name"]) for one in sa.inspect(connection).get_indexes(table, schema=schema)}
 
-    def column_names(self, connection: Connection, table: str, schema: str | None) -> list[str]:
+    def column_names(self, connection: sa.Connection, table: str, schema: str | None) -> list[str]:
         """Return the names of a table's columns, in order; none where there is no such table."""
         return self.which_columns((table,), schema).ask(connection).get(table, [])
 
     def inlined_types(
         self,
-        connection: Connection,  # noqa: ARG002 - for PostgreSQL, as the next
+        connection: sa.Connection,  # noqa: ARG002 - for PostgreSQL, as the next
         schema: str | None,  # noqa: ARG002
     ) -> dict[str, dict[str, str]]:
         """Return the declared types of the columns of tables for inlined rows, where 0.3 had others."""
         return {}
 
-    def copy_file(self, connection: Connection, target: Path) -> None:
+    def copy_file(self, connection: sa.Connection, target: Path) -> None:
         """Copy a catalog that is a file, as the connection's transaction, which changed nothing, sees it."""
         raise NotImplementedError
 
@@ -343,10 +330,10 @@ _ESCAPE = "|"
 
 
 @lru_cache
-def _columns_like(dialect: type[CatalogDialect], schema: str | None, count: int) -> Select[Any]:
+def _columns_like(dialect: type[CatalogDialect], schema: str | None, count: int) -> sa.Select[Any]:
     query = dialect.relations(schema)
     name = dialect.folded(next(iter(query.selected_columns)))
-    return query.where(or_(*(name.like(one, escape=_ESCAPE) for one in parameters(count, String()))))
+    return query.where(sa.or_(*(name.like(one, escape=_ESCAPE) for one in parameters(count, sa.String()))))
 
 
 def _by_table(rows: Iterable[Any]) -> dict[str, list[str]]:
@@ -433,7 +420,7 @@ def _log_lost_race(state: RetryCallState) -> None:
     log.info("Another writer committed first; starting attempt %d", state.attempt_number + 1)
 
 
-def in_transaction(dialect: CatalogDialect, write: Callable[[Connection], T]) -> T:
+def in_transaction(dialect: CatalogDialect, write: Callable[[sa.Connection], T]) -> T:
     """Commit what ``write`` does under the commit lock, and start it again after a lost race."""
 
     def attempt() -> T:

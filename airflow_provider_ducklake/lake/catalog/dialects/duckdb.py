@@ -15,24 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-from sqlalchemy import (
-    VARCHAR,
-    Column,
-    ColumnElement,
-    Connection,
-    Engine,
-    LargeBinary,
-    Select,
-    Table,
-    and_,
-    case,
-    cast,
-    exists,
-    func,
-    select,
-    text,
-    type_coerce,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
@@ -57,18 +40,18 @@ from .sqlite import locked
 if TYPE_CHECKING:
     from ...spec.schema import TableSchema
 
-_INDEX_NAMES = text(
+_INDEX_NAMES = sa.text(
     "SELECT index_name FROM duckdb_indexes() WHERE database_name = current_database()"
     " AND schema_name = :schema AND table_name = :table"
 )
 # Asked without a function or an operator that is not qualified: the file may have its own.
-_VIEWS = text(
+_VIEWS = sa.text(
     "SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal"
     " AND database_name = system.main.current_database() AND schema_name = :schema"
 )
 _FUNCTIONS = "SELECT system.main.lower(function_name) FROM system.main.duckdb_functions() WHERE "
-_MACROS, _OWN_FUNCTIONS = text(f"{_FUNCTIONS} NOT internal"), text(f"{_FUNCTIONS} internal")
-_CURRENT = text("SELECT current_database()")
+_MACROS, _OWN_FUNCTIONS = sa.text(f"{_FUNCTIONS} NOT internal"), sa.text(f"{_FUNCTIONS} internal")
+_CURRENT = sa.text("SELECT current_database()")
 _COPY = "airflow_ducklake_copy"
 _ROWS = "airflow_ducklake_rows"
 _ADVICE = (
@@ -94,7 +77,7 @@ _ADVICE_ON_FILE = {
 class DuckDbDialect(CatalogDialect):
     """A catalog in one DuckDB file on one host."""
 
-    def __init__(self, engine: Engine, metadata_schema: str | None = None) -> None:
+    def __init__(self, engine: sa.Engine, metadata_schema: str | None = None) -> None:
         super().__init__(engine)
         self._schema = metadata_schema or "main"
         self._checked: tuple[object, ...] = ()
@@ -102,16 +85,16 @@ class DuckDbDialect(CatalogDialect):
         self._reader = duckdb_engine(engine.url, read_only=True)
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
         with locked(self.engine.url, self.limits), self._connect(self.engine) as connection:
             yield connection
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
         with locked(self.engine.url, self.limits, shared=True), self._connect(self._reader) as connection:
             yield connection
 
-    def _connect(self, engine: Engine) -> Connection:
+    def _connect(self, engine: sa.Engine) -> sa.Connection:
         """Open the file, and check its objects if it was changed since the last time."""
         connection = self._opened(engine)
         try:
@@ -125,7 +108,7 @@ class DuckDbDialect(CatalogDialect):
             raise
         return connection
 
-    def _check_objects(self, connection: Connection) -> None:
+    def _check_objects(self, connection: sa.Connection) -> None:
         """Refuse views in the place of tables, and macros in the place of functions, in names of any case.
 
         No other process can change the file while it is open. Nothing interrupts DuckDB before it has put
@@ -141,7 +124,7 @@ class DuckDbDialect(CatalogDialect):
                 "The catalog", min(taken), "is a macro with the name of a function of DuckDB's"
             )
 
-    def _opened(self, engine: Engine) -> Connection:
+    def _opened(self, engine: sa.Engine) -> sa.Connection:
         """Open the file; an I/O error, such as a lock of another process, is tried again for a while."""
         retrying = Retrying(
             retry=retry_if_exception(_may_pass),
@@ -150,13 +133,13 @@ class DuckDbDialect(CatalogDialect):
             reraise=True,
         )
         try:
-            connection: Connection = retrying(engine.connect)
+            connection: sa.Connection = retrying(engine.connect)
         except DBAPIError as error:
             advice = _advice_on_file(error) or _ADVICE
             raise CatalogUnavailableError(shown(engine.url), f"{first_line(error.orig)} {advice}") from error
         return connection
 
-    def insert_rows(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    def insert_rows(self, connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
         """Insert by Arrow, which takes a thousandth of the time; mixed cells of inlined rows one by one."""
         import pyarrow as pa
 
@@ -172,12 +155,12 @@ class DuckDbDialect(CatalogDialect):
         connection.exec_driver_sql(f"INSERT INTO {name} SELECT * FROM {_ROWS}")  # noqa: S608 - names of ours
         driver.unregister(_ROWS)
 
-    def inlined_cells(self, rows: Table, schema: TableSchema) -> Select[Any]:
+    def inlined_cells(self, rows: sa.Table, schema: TableSchema) -> sa.Select[Any]:
         """Ask for columns of DuckDB's own types as its texts: Python's types end sooner."""
         cells = list(rows.c)
         first = len(cells) - len(schema.columns)
         typed = zip(cells[first:], schema.columns, strict=True)
-        return select(*cells[:first], *(_cell(cell, column.type) for cell, column in typed))
+        return sa.select(*cells[:first], *(_cell(cell, column.type) for cell, column in typed))
 
     def with_literals(self, row: dict[str, Any], schema: TableSchema) -> dict[str, Any]:
         for column in schema.columns:
@@ -199,7 +182,7 @@ class DuckDbDialect(CatalogDialect):
     def is_lock_timeout(self, error: DBAPIError) -> bool:  # noqa: ARG002 - open files exclude other processes
         return False
 
-    def copy_file(self, connection: Connection, target: Path) -> None:
+    def copy_file(self, connection: sa.Connection, target: Path) -> None:
         """Copy by DuckDB itself, and end the transaction: one can write to one file alone.
 
         It is allowed one file beside the catalog, by whatever name the copy is to have then.
@@ -223,36 +206,36 @@ class DuckDbDialect(CatalogDialect):
             shutil.rmtree(made.parent)
 
     @staticmethod
-    def relations(schema: str | None) -> Select[Any]:
+    def relations(schema: str | None) -> sa.Select[Any]:
         """Ask DuckDB's own tables; its SQLAlchemy dialect asks PostgreSQL's, which DuckDB has not all of."""
         names = ("database_name", "schema_name", "table_name", "column_name", "column_index")
-        found = func.system.main.duckdb_columns().table_valued(*names)
-        views = func.system.main.duckdb_views().table_valued("database_name", "schema_name", "view_name")
-        is_view = exists().where(
+        found = sa.func.system.main.duckdb_columns().table_valued(*names)
+        views = sa.func.system.main.duckdb_views().table_valued("database_name", "schema_name", "view_name")
+        is_view = sa.exists().where(
             views.c.database_name == found.c.database_name,
             views.c.schema_name == found.c.schema_name,
             views.c.view_name == found.c.table_name,
         )
-        is_there = and_(
-            found.c.database_name == func.system.main.current_database(),
+        is_there = sa.and_(
+            found.c.database_name == sa.func.system.main.current_database(),
             found.c.schema_name == (schema or "main"),
         )
-        problem = case((is_view, "is a view" + ONLY_PLAIN))
-        query = select(found.c.table_name, found.c.column_name, problem.label("problem")).where(is_there)
+        problem = sa.case((is_view, "is a view" + ONLY_PLAIN))
+        query = sa.select(found.c.table_name, found.c.column_name, problem.label("problem")).where(is_there)
         return query.order_by(found.c.table_name, found.c.column_index)
 
     @staticmethod
-    def folded(name: ColumnElement[str]) -> ColumnElement[str]:
-        lower: ColumnElement[str] = func.system.main.lower(name)
+    def folded(name: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+        lower: sa.ColumnElement[str] = sa.func.system.main.lower(name)
         return lower
 
-    def index_names(self, connection: Connection, table: str, schema: str | None) -> set[str]:
+    def index_names(self, connection: sa.Connection, table: str, schema: str | None) -> set[str]:
         """List a table's indexes from DuckDB's own functions: its SQLAlchemy dialect lists none."""
         names = connection.execute(_INDEX_NAMES, {"schema": schema or "main", "table": table})
         return set(names.scalars())
 
 
-def _arrow(column: Column[Any], values: list[Any]) -> Any:  # noqa: ANN401 - pyarrow has no types to name
+def _arrow(column: sa.Column[Any], values: list[Any]) -> Any:  # noqa: ANN401 - pyarrow has no types to name
     """Return the values of a column; of users' own columns, whatever type they have."""
     import pyarrow as pa
 
@@ -289,10 +272,10 @@ def _advice_on_file(error: DBAPIError) -> str | None:
     return next((advice for words, advice in _ADVICE_ON_FILE.items() if words in said), None)
 
 
-def _cell(cell: ColumnElement[Any], type_: DuckLakeType) -> ColumnElement[Any]:
+def _cell(cell: sa.ColumnElement[Any], type_: DuckLakeType) -> sa.ColumnElement[Any]:
     if type_.facts.kind is ScalarKind.BLOB:
-        return type_coerce(cell, LargeBinary)
-    untyped = type_coerce(cell, NullType())
+        return sa.type_coerce(cell, sa.LargeBinary)
+    untyped = sa.type_coerce(cell, NullType())
     if type_.facts.kind is ScalarKind.VARIANT:
-        return case((untyped.is_not(None), func.variant_to_parquet_variant(untyped)))
-    return untyped if type_.facts.kind is ScalarKind.STRING else cast(untyped, VARCHAR)
+        return sa.case((untyped.is_not(None), sa.func.variant_to_parquet_variant(untyped)))
+    return untyped if type_.facts.kind is ScalarKind.STRING else sa.cast(untyped, sa.VARCHAR)

@@ -13,21 +13,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    LargeBinary,
-    Select,
-    Table,
-    case,
-    cast,
-    column,
-    func,
-    select,
-    table,
-    text,
-)
+import sqlalchemy as sa
+from sqlalchemy import table, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from ...errors import DuckLakeError
@@ -63,11 +50,11 @@ def _lock_name(text: str) -> str:
     return f"ducklake commit {hashlib.sha256(text.encode()).hexdigest()[:40]}"
 
 
-def _is_taken(connection: Connection, name: str, seconds: float) -> bool:
+def _is_taken(connection: sa.Connection, name: str, seconds: float) -> bool:
     return bool(connection.execute(_GET_LOCK, {"name": name, "seconds": seconds}).scalar_one() == 1)
 
 
-def _holder(connection: Connection, name: str) -> str:
+def _holder(connection: sa.Connection, name: str) -> str:
     """Describe the session that has a lock."""
     number = connection.execute(_HOLDER, {"name": name}).scalar_one()
     if number is None:
@@ -79,7 +66,7 @@ def _holder(connection: Connection, name: str) -> str:
 
 
 @contextmanager
-def _gone_if_interrupted(connection: Connection) -> Iterator[None]:
+def _gone_if_interrupted(connection: sa.Connection) -> Iterator[None]:
     """Close a connection in whose use a signal handler raised: its next answer may be the one before."""
     try:
         yield
@@ -100,9 +87,9 @@ class MySqlDialect(CatalogDialect):
     # DuckDB cannot commit most writes to these catalogs, so the rows it inlines could not be flushed.
     initial_options = MappingProxyType({"data_inlining_row_limit": "0"})
     reads_inlined = False
-    clock = func.utc_timestamp(6, type_=CatalogTimestamp)
+    clock = sa.func.utc_timestamp(6, type_=CatalogTimestamp)
 
-    def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
+    def __init__(self, engine: sa.Engine, metadata_schema: str | None) -> None:
         super().__init__(engine)
         self._metadata_schema = metadata_schema
 
@@ -113,8 +100,8 @@ class MySqlDialect(CatalogDialect):
         A schema's UUID is random; who cannot read the catalog does not see it.
         """
         names = ("schema_uuid", "schema_id", "begin_snapshot")
-        schema = table("ducklake_schema", *map(column, names), schema=self._metadata_schema)
-        query = select(schema.c.schema_uuid).order_by(schema.c.schema_id, schema.c.begin_snapshot).limit(1)
+        schema = table("ducklake_schema", *map(sa.column, names), schema=self._metadata_schema)
+        query = sa.select(schema.c.schema_uuid).order_by(schema.c.schema_id, schema.c.begin_snapshot).limit(1)
         with self.engine.connect() as connection:
             return _lock_name(f"{self._database} {connection.execute(query).scalar()}")
 
@@ -122,14 +109,14 @@ class MySqlDialect(CatalogDialect):
     def _database(self) -> str:
         return self._metadata_schema or self.engine.url.database or ""
 
-    def writing(self) -> AbstractContextManager[Connection]:
+    def writing(self) -> AbstractContextManager[sa.Connection]:
         return self._holding(self.lock_name)
 
-    def creating(self) -> AbstractContextManager[Connection]:
+    def creating(self) -> AbstractContextManager[sa.Connection]:
         return self._holding(_lock_name(self._database))
 
     @contextmanager
-    def _holding(self, name: str) -> Iterator[Connection]:
+    def _holding(self, name: str) -> Iterator[sa.Connection]:
         with self.engine.connect() as connection, _gone_if_interrupted(connection):
             self._take_lock(name, connection)
             try:
@@ -138,7 +125,7 @@ class MySqlDialect(CatalogDialect):
             finally:
                 self._release_lock(name, connection)
 
-    def _take_lock(self, name: str, connection: Connection) -> None:
+    def _take_lock(self, name: str, connection: sa.Connection) -> None:
         first, limit = self.limits.logged_after_seconds, self.limits.lock_timeout_seconds
         if _is_taken(connection, name, first):
             return
@@ -149,7 +136,7 @@ class MySqlDialect(CatalogDialect):
         cause.add_note(_holder(connection, name))
         raise OperationalError(str(_GET_LOCK), {"name": name}, cause)
 
-    def _release_lock(self, name: str, connection: Connection) -> None:
+    def _release_lock(self, name: str, connection: sa.Connection) -> None:
         """End what is left of the transaction, then the lock; never fails, which would hide the outcome."""
         if connection.invalidated:
             return  # and with the session goes the lock
@@ -166,25 +153,25 @@ class MySqlDialect(CatalogDialect):
             connection.invalidate()
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
         with self.engine.connect() as connection, _gone_if_interrupted(connection):
             yield connection.execution_options(isolation_level="REPEATABLE READ")
 
-    def bytewise(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
-        return cast(text, LargeBinary)
+    def bytewise(self, text: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        return sa.cast(text, sa.LargeBinary)
 
     @staticmethod
-    def relations(schema: str | None) -> Select[Any]:
+    def relations(schema: str | None) -> sa.Select[Any]:
         """Ask for views, too, which may run as who reads them; triggers run as who made them.
 
         Of a view that calls what its reader may not call, the server names no columns.
         """
         names = ("table_schema", "table_name")
-        found = table("tables", *map(column, (*names, "table_type")), schema="information_schema")
+        found = table("tables", *map(sa.column, (*names, "table_type")), schema="information_schema")
         of_found = ("column_name", "ordinal_position", "extra")
-        columns = table("columns", *map(column, (*names, *of_found)), schema="information_schema")
-        place = schema or func.database()
-        problem = case(
+        columns = table("columns", *map(sa.column, (*names, *of_found)), schema="information_schema")
+        place = schema or sa.func.database()
+        problem = sa.case(
             (found.c.table_type != "BASE TABLE", "is a view" + ONLY_PLAIN),
             (
                 columns.c.extra.like("%GENERATED%"),
@@ -192,11 +179,11 @@ class MySqlDialect(CatalogDialect):
             ),
         )
         is_of = (columns.c.table_schema == place) & (columns.c.table_name == found.c.table_name)
-        query = select(found.c.table_name, columns.c.column_name, problem.label("problem"))
+        query = sa.select(found.c.table_name, columns.c.column_name, problem.label("problem"))
         ordered = query.order_by(found.c.table_name, columns.c.ordinal_position)
         return ordered.join_from(found, columns, is_of, isouter=True).where(found.c.table_schema == place)
 
-    def why_not_alter(self, connection: Connection, table: Table) -> str | None:
+    def why_not_alter(self, connection: sa.Connection, table: sa.Table) -> str | None:
         """Ask by a statement that alters nothing: rights come by many ways."""
         name = connection.dialect.identifier_preparer.format_table(table)
         try:

@@ -10,28 +10,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Engine,
-    Integer,
-    MetaData,
-    Select,
-    String,
-    Table,
-    collate,
-    column,
-    event,
-    func,
-    inspect,
-    literal,
-    literal_column,
-    select,
-    table,
-    text,
-    true,
-)
+import sqlalchemy as sa
+from sqlalchemy import table, text
 from sqlalchemy.schema import CreateTable
 
 from ...errors import InvalidInputError
@@ -71,9 +51,9 @@ _FOUND = (
     " AND pg_catalog.pg_table_is_visible(c.oid))"
 )
 _FIRST = "pg_catalog.current_schema(), CAST('' AS pg_catalog.name)"
-_HOME = literal_column(f"CAST(COALESCE({_FOUND}, {_FIRST}) AS pg_catalog.text)", String())
+_HOME = sa.literal_column(f"CAST(COALESCE({_FOUND}, {_FIRST}) AS pg_catalog.text)", sa.String())
 _WHICH_SCHEMA = Question(
-    select(func.pg_catalog.set_config(_SCHEMA, _HOME, true(), type_=String()).label("name")),
+    sa.select(sa.func.pg_catalog.set_config(_SCHEMA, _HOME, sa.true(), type_=sa.String()).label("name")),
     lambda rows: str(rows[0].name),
 )
 
@@ -84,19 +64,21 @@ current_timestamp current_user localtime localtimestamp session_user system_user
 """
 
 # Not ``information_schema``, which leaves out what the user may not read: rows would be missing silently.
-_CLASS = table("pg_class", *map(column, ("oid", "relname", "relnamespace", "relkind")), schema="pg_catalog")
-_NAMESPACE = table("pg_namespace", *map(column, ("oid", "nspname")), schema="pg_catalog")
+_CLASS = table(
+    "pg_class", *map(sa.column, ("oid", "relname", "relnamespace", "relkind")), schema="pg_catalog"
+)
+_NAMESPACE = table("pg_namespace", *map(sa.column, ("oid", "nspname")), schema="pg_catalog")
 _ATTRIBUTE = table(
     "pg_attribute",
-    *map(column, ("attrelid", "attname", "attnum", "attisdropped", "atttypid")),
+    *map(sa.column, ("attrelid", "attname", "attnum", "attisdropped", "atttypid")),
     schema="pg_catalog",
 )
-_TYPE = table("pg_type", *map(column, ("oid", "typname")), schema="pg_catalog")
+_TYPE = table("pg_type", *map(sa.column, ("oid", "typname")), schema="pg_catalog")
 
 
 # Objects that run code of their owner as the user who reads or writes rows: the planner also evaluates
 # what is constant in indexes and statistics. ``relhas…`` only say where to look, and stay after a DROP.
-_PROBLEM = literal_column(
+_PROBLEM = sa.literal_column(
     """
     CASE
     WHEN c.relkind <> 'r' THEN CASE c.relkind WHEN 'v' THEN 'is a view' WHEN 'm' THEN 'is a materialized view'
@@ -123,32 +105,32 @@ _PROBLEM = literal_column(
     ) THEN 'has a column of a type that is not PostgreSQL''s own'
     END || ' (its owner is ' || pg_get_userbyid(c.relowner) || ')'
     """,
-    String(),
+    sa.String(),
 )
 
 
 @lru_cache
-def _relations(schema: str | None) -> Select[Any]:
+def _relations(schema: str | None) -> sa.Select[Any]:
     columns = (
         "ARRAY(SELECT CAST(attname AS text) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0"
         " AND NOT attisdropped ORDER BY attnum)"
     )
-    name = func.current_setting(_SCHEMA) if schema is None else literal(schema)
-    found: tuple[ColumnElement[Any], ...] = (
-        literal_column("c.relname", String()).label("relname"),
-        literal_column(columns).label("columns"),
+    name = sa.func.current_setting(_SCHEMA) if schema is None else sa.literal(schema)
+    found: tuple[sa.ColumnElement[Any], ...] = (
+        sa.literal_column("c.relname", sa.String()).label("relname"),
+        sa.literal_column(columns).label("columns"),
         (_PROBLEM + ONLY_PLAIN).label("problem"),
     )
-    is_there = literal_column("n.nspname", String()) == name
+    is_there = sa.literal_column("n.nspname", sa.String()) == name
     return (
-        select(*found)
+        sa.select(*found)
         .select_from(text("pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"))
         .where(is_there, text("c.relkind IN ('r', 'p', 'v', 'm', 'f')"))
     )
 
 
 def _continue_to_rows(
-    _: Connection,
+    _: sa.Connection,
     cursor: psycopg.Cursor[Any],
     _statement: str,
     _parameters: object,
@@ -160,7 +142,7 @@ def _continue_to_rows(
         continue_to_rows(cursor)
 
 
-def _begin(connection: Connection) -> None:
+def _begin(connection: sa.Connection) -> None:
     """Begin a transaction with our settings, in one round trip, unless its first text does."""
     begin = connection.get_execution_options().get(_BEGIN_OPTION, _WRITE)
     if begin is not None:
@@ -180,14 +162,14 @@ _RIGHTS = text(
 _TABLE_OF_LAKE = re.compile(r"\b(airflow_)?ducklake_\w+")
 
 
-def _lock_of_version(metadata_schema: str) -> Select[Any]:
+def _lock_of_version(metadata_schema: str) -> sa.Select[Any]:
     """Return the query that locks the row of the catalog's version, which takes the right to change it.
 
     A user who may only read can take neither this lock nor one that it would wait for. Other clients change
     the row in migrations alone.
     """
-    metadata = table("ducklake_metadata", column("key"), schema=metadata_schema)
-    return select(metadata.c.key).where(metadata.c.key == "version").with_for_update(key_share=True)
+    metadata = table("ducklake_metadata", sa.column("key"), schema=metadata_schema)
+    return sa.select(metadata.c.key).where(metadata.c.key == "version").with_for_update(key_share=True)
 
 
 _WRONG_LOGIN = re.compile(
@@ -209,14 +191,14 @@ class PostgresDialect(CatalogDialect):
         kept_names=frozenset(_WORDS.split()),
         max_name_bytes=63,
     )
-    clock = func.clock_timestamp(type_=CatalogTimestamp)
+    clock = sa.func.clock_timestamp(type_=CatalogTimestamp)
 
-    def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
+    def __init__(self, engine: sa.Engine, metadata_schema: str | None) -> None:
         super().__init__(engine)
         self._batches = Batches(engine.dialect)
         self._lives_in(metadata_schema or "public")  # until it is found where none is given
-        event.listen(engine, "begin", _begin)
-        event.listen(engine, "after_cursor_execute", _continue_to_rows)
+        sa.event.listen(engine, "begin", _begin)
+        sa.event.listen(engine, "after_cursor_execute", _continue_to_rows)
 
     def _lives_in(self, schema: str) -> None:
         self._schema = schema
@@ -224,7 +206,7 @@ class PostgresDialect(CatalogDialect):
         self._lock = Question(_lock_of_version(schema), len)
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _connection(self) -> Iterator[sa.Connection]:
         """Yield a connection; one whose statement was interrupted can do nothing more, and goes."""
         with self.engine.connect() as connection:
             try:
@@ -237,7 +219,7 @@ class PostgresDialect(CatalogDialect):
     @contextmanager
     def _asking(
         self, begin: str, questions: Mapping[str, Question[Any]], **first: Question[Any]
-    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+    ) -> Iterator[tuple[sa.Connection, dict[str, Any]]]:
         """Ask in the round trip that begins the transaction; ``first`` as the session's user finds names."""
         with self._connection() as connection:
             connection.execution_options(**{_BEGIN_OPTION: None})
@@ -245,23 +227,23 @@ class PostgresDialect(CatalogDialect):
             yield connection, self._batches.ask(connection, questions, first=first, begin=texts)
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
         with self._connection() as connection:
             self._lock.ask(connection)
             yield connection
 
     @contextmanager
-    def creating(self) -> Iterator[Connection]:
+    def creating(self) -> Iterator[sa.Connection]:
         digest = hashlib.sha256(f"ducklake commit {self._schema}".encode()).digest()
         key = int.from_bytes(digest[:8], "big", signed=True)
         with self._connection() as connection:
-            connection.execute(select(func.pg_advisory_xact_lock(key)))
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
             yield connection
 
     @contextmanager
     def writing_after(
         self, questions: Mapping[str, Question[Any]]
-    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+    ) -> Iterator[tuple[sa.Connection, dict[str, Any]]]:
         with self._asking(_WRITE, {"lock": self._lock, **questions}) as asked:
             yield asked
 
@@ -269,25 +251,25 @@ class PostgresDialect(CatalogDialect):
         with self._asking(_READ_ONCE, questions) as (_, answers):  # no round trips for BEGIN and ROLLBACK
             return answers
 
-    def writer(self, connection: Connection) -> Writer:
+    def writer(self, connection: sa.Connection) -> Writer:
         return BatchWriter(connection, self._batches, self.which_columns)
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
         with self._connection() as connection:
             yield connection.execution_options(**{_BEGIN_OPTION: _READ})
 
     @contextmanager
     def reading_after(
         self, questions: Mapping[str, Question[Any]]
-    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+    ) -> Iterator[tuple[sa.Connection, dict[str, Any]]]:
         with self._asking(_READ, questions) as asked:
             yield asked
 
     @contextmanager
     def opening_after(
         self, schema: str | None, questions: Mapping[str, Question[Any]]
-    ) -> Iterator[tuple[Connection, str | None, dict[str, Any]]]:
+    ) -> Iterator[tuple[sa.Connection, str | None, dict[str, Any]]]:
         first = {} if schema is not None else {"schema": _WHICH_SCHEMA}
         with self._asking(_READ, questions, **first) as (connection, answers):
             self._lives_in(found := answers.pop("schema", schema))
@@ -302,20 +284,20 @@ class PostgresDialect(CatalogDialect):
             return found
 
     def ask(
-        self, connection: Connection, questions: Mapping[str, Question[Any]], *, is_last: bool = False
+        self, connection: sa.Connection, questions: Mapping[str, Question[Any]], *, is_last: bool = False
     ) -> dict[str, Any]:
         return self._batches.ask(connection, questions, end=(_END,) if is_last else ())
 
-    def bytewise(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
-        return collate(text, "C")
+    def bytewise(self, text: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        return sa.collate(text, "C")
 
     @staticmethod
-    def relations(schema: str | None) -> Select[Any]:
+    def relations(schema: str | None) -> sa.Select[Any]:
         return _relations(schema)
 
-    def inlined_types(self, connection: Connection, schema: str | None) -> dict[str, dict[str, str]]:
+    def inlined_types(self, connection: sa.Connection, schema: str | None) -> dict[str, dict[str, str]]:
         query = (
-            select(_CLASS.c.relname, _ATTRIBUTE.c.attname, _TYPE.c.typname)
+            sa.select(_CLASS.c.relname, _ATTRIBUTE.c.attname, _TYPE.c.typname)
             .join_from(_ATTRIBUTE, _CLASS, _CLASS.c.oid == _ATTRIBUTE.c.attrelid)
             .join(_NAMESPACE, _NAMESPACE.c.oid == _CLASS.c.relnamespace)
             .join(_TYPE, _TYPE.c.oid == _ATTRIBUTE.c.atttypid)
@@ -327,9 +309,9 @@ class PostgresDialect(CatalogDialect):
             found.setdefault(name, {})[column_name] = type_
         return found
 
-    def create_metadata_schema(self, connection: Connection, name: str | None) -> None:
+    def create_metadata_schema(self, connection: sa.Connection, name: str | None) -> None:
         # IF NOT EXISTS takes the right to create one also where it exists.
-        if name is not None and not inspect(connection).has_schema(name):
+        if name is not None and not sa.inspect(connection).has_schema(name):
             super().create_metadata_schema(connection, name)
 
     def try_to_create_table(self, schema: str | None) -> None:
@@ -337,10 +319,12 @@ class PostgresDialect(CatalogDialect):
         with self._connection() as connection:
             self.create_metadata_schema(connection, schema)
             name = f"airflow_ducklake_check_{secrets.token_hex(8)}"
-            connection.execute(CreateTable(Table(name, MetaData(), Column("id", Integer), schema=schema)))
+            connection.execute(
+                CreateTable(sa.Table(name, sa.MetaData(), sa.Column("id", sa.Integer), schema=schema))
+            )
             connection.rollback()
 
-    def why_not_alter(self, connection: Connection, table: Table) -> str | None:
+    def why_not_alter(self, connection: sa.Connection, table: sa.Table) -> str | None:
         values = {"name": table.name, "schema": table.schema}
         owner = connection.execute(_RIGHTS, values).one().owner
         if owner is None:

@@ -17,21 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    Select,
-    String,
-    and_,
-    case,
-    column,
-    exists,
-    func,
-    select,
-    table,
-    type_coerce,
-)
+import sqlalchemy as sa
 
 from ...errors import CatalogUnavailableError, LockTimeoutError, UntrustedValueError
 from ...spec.files import InlinedForm
@@ -191,11 +177,11 @@ class SqliteDialect(CatalogDialect):
         nested_nul=True,
     )
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: sa.Engine) -> None:
         super().__init__(engine)
         self._schema_version: int | None = None
 
-    def _check_changes(self, connection: Connection) -> None:
+    def _check_changes(self, connection: sa.Connection) -> None:
         """Refuse a view or trigger put in a table's place since the transaction before.
 
         The first transaction of an open lake checks that itself.
@@ -207,7 +193,7 @@ class SqliteDialect(CatalogDialect):
         self._schema_version = version
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
         with locked(self.engine.url, self.limits), self.engine.connect() as opened:
             connection = opened.execution_options(**{WRITES: True})
             try:
@@ -220,40 +206,42 @@ class SqliteDialect(CatalogDialect):
                 raise
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
         with self.engine.connect() as connection:
             self._check_changes(connection)
             yield connection
 
-    def copy_file(self, connection: Connection, target: Path) -> None:  # noqa: ARG002 - another one reads
+    def copy_file(self, connection: sa.Connection, target: Path) -> None:  # noqa: ARG002 - another one reads
         """Copy by SQLite itself: closing a file that something else has opened would drop its locks."""
         check_sqlite(self.engine.url.database or "")
         source = sqlite3.connect(self.engine.url.database or "")
         with closing(source), closing(sqlite3.connect(target)) as copy:
             source.backup(copy)
 
-    def is_ordered(self, times: ColumnElement[Any]) -> ColumnElement[bool]:
+    def is_ordered(self, times: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Return the condition for texts in our own form: other clients may use another form."""
-        text = type_coerce(times, String)
-        return and_(text.like(_OWN_FORM), text.not_like(_WITH_LAST_ZERO))
+        text = sa.type_coerce(times, sa.String)
+        return sa.and_(text.like(_OWN_FORM), text.not_like(_WITH_LAST_ZERO))
 
     @staticmethod
-    def relations(schema: str | None) -> Select[Any]:
+    def relations(schema: str | None) -> sa.Select[Any]:
         """Read SQLite's own table, in which a writer of the file chooses the case of names and of types."""
-        of_schema = table("sqlite_master", *map(column, ("name", "type", "tbl_name", "sql")), schema=schema)
-        trigger = of_schema.alias("trigger_of")
-        kind = func.lower(of_schema.c.type)
-        has_trigger = exists().where(
-            func.lower(trigger.c.type) == "trigger",
-            func.lower(trigger.c.tbl_name) == func.lower(of_schema.c.name),
+        of_schema = sa.table(
+            "sqlite_master", *map(sa.column, ("name", "type", "tbl_name", "sql")), schema=schema
         )
-        problem = case(
+        trigger = of_schema.alias("trigger_of")
+        kind = sa.func.lower(of_schema.c.type)
+        has_trigger = sa.exists().where(
+            sa.func.lower(trigger.c.type) == "trigger",
+            sa.func.lower(trigger.c.tbl_name) == sa.func.lower(of_schema.c.name),
+        )
+        problem = sa.case(
             (kind != "table", "is a view" + ONLY_PLAIN),
             (of_schema.c.sql.not_like("CREATE TABLE %"), "is a virtual table" + ONLY_PLAIN),
             (has_trigger, "has a trigger" + ONLY_PLAIN),
         )
-        info = func.pragma_table_info(of_schema.c.name).table_valued("cid", "name", joins_implicitly=True)
-        query = select(of_schema.c.name, info.c.name.label("column_name"), problem.label("problem"))
+        info = sa.func.pragma_table_info(of_schema.c.name).table_valued("cid", "name", joins_implicitly=True)
+        query = sa.select(of_schema.c.name, info.c.name.label("column_name"), problem.label("problem"))
         is_one = kind.in_(("table", "view"))
         return query.select_from(of_schema, info).where(is_one).order_by(of_schema.c.name, info.c.cid)
 

@@ -185,7 +185,7 @@ class BaseRows:
 
     def inlined(self, rows: pa.Table, schema: TableSchema) -> InlinedBatch | None:
         """Return rows as the catalog keeps them; None where its database or the values do not allow it."""
-        from ...storage.rows.inlined_values import cells, inlined_stats  # noqa: PLC0415 - heavy
+        from ...storage.rows.inlined_values import cells, inlined_stats
 
         form = self._catalog.dialect.inlined_form
         if form is None or why_not_inlined(schema, form, self._catalog.tables.writer):

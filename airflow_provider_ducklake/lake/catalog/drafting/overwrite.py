@@ -12,15 +12,7 @@ from ...errors import InvalidInputError, TransactionConflictError, UnsupportedFe
 from ...planning.reading.pruning import all_match
 from ...planning.writing.overwrite import Partitions, PartitionValues, RowScope
 from ...spec.partitioning import TransformKind, describe, is_local
-from ...transaction.changes import (
-    AddDeletes,
-    Change,
-    EndFiles,
-    InlineDeletes,
-    Positions,
-    ReadRows,
-    RowPositions,
-)
+from ...transaction import changes as kinds
 from ...transaction.changes_made import ChangeKind
 from ..committing.overlap import row_ids_of
 from ..snapshot import read, read_files, read_snapshots
@@ -51,20 +43,22 @@ def changes_of_condition(
     plan: ScanPlan,
     locate: Locate,
     found: FoundRows | None = None,
-) -> Iterator[Change]:
+) -> Iterator[kinds.Change]:
     """Yield the changes that delete the rows that a plan with a condition reads.
 
     Files that go as a whole, by their statistics, are ended unread; of the others this process reads the
     condition's columns, unless a job ``found`` the rows.
     """
-    from .rows import matching_positions, matching_row_ids  # noqa: PLC0415 - heavy
+    from .rows import matching_positions, matching_row_ids
 
     whole, partly = _split(reading, catalog, plan)
     assert plan.where is not None
-    yield ReadRows(plan.table.table_id, plan.table.name, RowScope(plan.table, plan.where), counts_gone=False)
+    yield kinds.ReadRows(
+        plan.table.table_id, plan.table.name, RowScope(plan.table, plan.where), counts_gone=False
+    )
     if whole:
         yield end_files(plan.table, whole)
-    positions: Mapping[DataFileId, RowPositions]
+    positions: Mapping[DataFileId, kinds.RowPositions]
     if found is None:
         _check_size(plan.table, partly)
         positions = matching_positions(replace(plan, files=partly), locate)
@@ -124,7 +118,7 @@ def changes_of_partitions(
     table: TableSnapshot,
     partitions: Collection[PartitionValues],
     locate: Locate,
-) -> Iterator[Change]:
+) -> Iterator[kinds.Change]:
     """Yield what takes out the rows of partitions, by their values for the table's keys."""
     assert table.partition_spec is not None
     fields, wanted = table.partition_spec.fields, frozenset(partitions)
@@ -141,7 +135,7 @@ def changes_of_partitions(
     if found.partly:
         raise _shared(table, found.partly)
     scope = RowScope(table, partitions=chosen)
-    yield ReadRows(table.table_id, table.name, scope, counts_gone=False)
+    yield kinds.ReadRows(table.table_id, table.name, scope, counts_gone=False)
     if found.whole:
         yield end_files(table, found.whole)
     row_ids = row_ids_of(scope, rows)
@@ -282,28 +276,28 @@ def _inlined_row_ids(
         yield from connection.execute(query).scalars()
 
 
-def replaced_rows(found: EarlierRows, locate: Locate) -> tuple[Change, ...]:
+def replaced_rows(found: EarlierRows, locate: Locate) -> tuple[kinds.Change, ...]:
     """Return the changes that delete the live rows of an earlier commit, and no other rows."""
-    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from ...storage.files.parallel import in_threads
 
     targets = found.targets
     looked_up = in_threads(lambda file: _positions(found, file, locate), targets.files.values())
     by_file = dict(zip(targets.files, looked_up, strict=True))
     whole = [targets.files[file_id] for file_id, places in by_file.items() if places is None]
     parts = {file_id: places for file_id, places in by_file.items() if places and places.count}
-    changes: list[Change] = []
+    changes: list[kinds.Change] = []
     if whole:
         changes.append(end_files(targets.table, whole))
     changes.extend(delete_changes(targets, parts, found.row_ids, locate))
     return tuple(_of_earlier_commit(changes))
 
 
-def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positions | None:
+def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> kinds.Positions | None:
     """Find the live rows of the commit in a file; None: it has no others."""
     if found.are_together:
         return None
-    from ...storage.deletes.deletes import deleted_before, positions_of, row_count_of, without  # noqa: PLC0415
-    from ...storage.rows import table_reader as row_ids  # noqa: PLC0415 - heavy
+    from ...storage.deletes.deletes import deleted_before, positions_of, row_count_of, without
+    from ...storage.rows import table_reader as row_ids
 
     record = found.record
     first, end = record.row_id_start, record.row_id_start + record.row_count
@@ -319,7 +313,7 @@ def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positi
     return positions_of(without(places, deleted))
 
 
-def _of_earlier_commit(changes: Iterable[Change]) -> Iterator[Change]:
+def _of_earlier_commit(changes: Iterable[kinds.Change]) -> Iterator[kinds.Change]:
     for change in changes:
-        assert isinstance(change, EndFiles | AddDeletes | InlineDeletes)
+        assert isinstance(change, kinds.EndFiles | kinds.AddDeletes | kinds.InlineDeletes)
         yield replace(change, of_earlier_commit=True)

@@ -15,18 +15,7 @@ from ...spec.versions import Feature
 from ...storage.deletes.deletes import live_positions, positions_of
 from ...storage.files.parallel import in_threads
 from ...storage.rows.table_reader import wanted_positions, wanted_row_ids
-from ...transaction.changes import (
-    AddDeletes,
-    Change,
-    EndFiles,
-    FileDeletes,
-    InlineDeletes,
-    Positions,
-    PositionsFile,
-    ReadRows,
-    RowPositions,
-    UnwrittenDeletes,
-)
+from ...transaction import changes as kinds
 from ..committing.commit import ChangeSet
 from ..database.connect import in_parts
 from ..snapshot import read_files
@@ -171,7 +160,7 @@ def changes_of_job(
     """
     table = targets.table
     made = [
-        ReadRows(table.table_id, table.name, scope, counts_gone=may_insert),
+        kinds.ReadRows(table.table_id, table.name, scope, counts_gone=may_insert),
         *delete_changes(targets, positions_files(changes.deletes), changes.inlined, locate),
         *append_to_existing(table, changes.updated),
         *append_to_existing(table, changes.inserted),
@@ -179,24 +168,24 @@ def changes_of_job(
     return ChangeSet(table.snapshot.id, tuple(made), unused_files(made, changes.deletes))
 
 
-def positions_files(deletes: Iterable[NewDeletes]) -> dict[DataFileId, PositionsFile]:
+def positions_files(deletes: Iterable[NewDeletes]) -> dict[DataFileId, kinds.PositionsFile]:
     """Map each data file to the file with the positions that a job found in it."""
     return {
-        one.data_file_id: PositionsFile(
+        one.data_file_id: kinds.PositionsFile(
             one.path, one.count, one.file_size_bytes, one.footer_size, one.encryption_key
         )
         for one in deletes
     }
 
 
-def unused_files(changes: Iterable[Change], deletes: Iterable[NewDeletes]) -> tuple[str, ...]:
+def unused_files(changes: Iterable[kinds.Change], deletes: Iterable[NewDeletes]) -> tuple[str, ...]:
     """Return the paths of those delete files of a job that changes do not name: others take their place."""
     used = {
         file.data_file_id
         for change in changes
-        if isinstance(change, AddDeletes)
+        if isinstance(change, kinds.AddDeletes)
         for file in change.files
-        if isinstance(file, FileDeletes)
+        if isinstance(file, kinds.FileDeletes)
     }
     return tuple(one.path for one in deletes if one.data_file_id not in used)
 
@@ -214,13 +203,13 @@ def _check_present(targets: Targets, file_ids: Iterable[DataFileId]) -> None:
 
 def delete_changes(
     targets: Targets,
-    positions: Mapping[DataFileId, RowPositions],
+    positions: Mapping[DataFileId, kinds.RowPositions],
     row_ids: Collection[int],
     locate: Locate,
-) -> Iterator[Change]:
+) -> Iterator[kinds.Change]:
     """Yield what deletes live rows at positions of data files, and inlined rows by their ids."""
     _check_present(targets, positions)
-    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from ...storage.files.parallel import in_threads
 
     def loss(file_id: DataFileId) -> LostRows:
         file, chosen = targets.files[file_id], positions[file_id]
@@ -234,35 +223,35 @@ def delete_changes(
     if plan.in_delete_files:
         files = tuple(_file_deletes(targets, one) for one in plan.in_delete_files)
         folded = tuple(one.file.id for one in plan.in_delete_files if one.file.id in targets.marks)
-        yield AddDeletes(table_id, name, files, folded)
+        yield kinds.AddDeletes(table_id, name, files, folded)
     if plan.marked or row_ids:
         marked = in_threads(lambda one: _places(one, locate), plan.marked)
         by_file = {one.file.id: places for one, places in zip(plan.marked, marked, strict=True)}
-        yield InlineDeletes(table_id, name, by_file, tuple(sorted(row_ids)))
+        yield kinds.InlineDeletes(table_id, name, by_file, tuple(sorted(row_ids)))
 
 
-def end_files(table: TableSnapshot, files: Sequence[LiveDataFile]) -> EndFiles:
+def end_files(table: TableSnapshot, files: Sequence[LiveDataFile]) -> kinds.EndFiles:
     """Return the end of files as the table's snapshot has them."""
     deletes = tuple(file.delete_file.id if file.delete_file else None for file in files)
-    return EndFiles(table.table_id, table.name, tuple(file.id for file in files), deletes)
+    return kinds.EndFiles(table.table_id, table.name, tuple(file.id for file in files), deletes)
 
 
-def _dead_count(targets: Targets, file: LiveDataFile, positions: RowPositions, locate: Locate) -> int:
+def _dead_count(targets: Targets, file: LiveDataFile, positions: kinds.RowPositions, locate: Locate) -> int:
     """Count a file's deleted rows; deletes of other writers are read if all rows might be gone."""
     marks = targets.marks.get(file.id, {})
     said = len(marks) + (file.delete_file.delete_count if file.delete_file is not None else 0)
     if not said or said + positions.count < file.record_count:
         return said
-    from ...storage.deletes.deletes import deleted_before, row_count_of  # noqa: PLC0415
+    from ...storage.deletes.deletes import deleted_before, row_count_of
 
     return len(deleted_before(file.delete_file, marks, row_count_of(file, locate), locate))
 
 
-def _file_deletes(targets: Targets, loss: LostRows) -> FileDeletes | UnwrittenDeletes:
+def _file_deletes(targets: Targets, loss: LostRows) -> kinds.FileDeletes | kinds.UnwrittenDeletes:
     """Return a delete file of the first deletes as the job wrote it; any other is still to be written."""
     file, positions, root = loss.file, loss.positions, targets.table.root
     options = targets.table.options
-    unwritten = UnwrittenDeletes(
+    unwritten = kinds.UnwrittenDeletes(
         file.id,
         file.path,
         file.record_count,
@@ -274,9 +263,9 @@ def _file_deletes(targets: Targets, loss: LostRows) -> FileDeletes | UnwrittenDe
         in_containers=Feature.DELETION_VECTOR_CONTAINERS in options.writer.features,
     )
     is_rewritten = unwritten.holds_ids or unwritten.format != "parquet"
-    if is_rewritten or not isinstance(positions, PositionsFile):
+    if is_rewritten or not isinstance(positions, kinds.PositionsFile):
         return unwritten
-    return FileDeletes(
+    return kinds.FileDeletes(
         file.id,
         relative_to(positions.path, root).path or "",
         positions.count,
@@ -287,7 +276,7 @@ def _file_deletes(targets: Targets, loss: LostRows) -> FileDeletes | UnwrittenDe
 
 
 def _places(loss: LostRows, locate: Locate) -> tuple[int, ...]:
-    from ...storage.deletes.deletes import read_positions  # noqa: PLC0415 - heavy
+    from ...storage.deletes.deletes import read_positions
 
     return tuple(read_positions(loss.positions, locate).to_pylist())
 
@@ -300,7 +289,7 @@ def changes_of_given_rows(
     positions: Mapping[DataFileId, Collection[int]],
     row_ids: Collection[int],
     locate: Locate,
-) -> Iterator[Change]:
+) -> Iterator[kinds.Change]:
     """Yield what deletes rows at positions of data files, and inlined rows by their ids."""
     table = targets.table
     if targets.missing_row_ids:
@@ -330,7 +319,7 @@ def check_size(plan: ScanPlan, max_bytes: int) -> None:
         )
 
 
-def matching_positions(plan: ScanPlan, locate: Locate) -> dict[DataFileId, Positions]:
+def matching_positions(plan: ScanPlan, locate: Locate) -> dict[DataFileId, kinds.Positions]:
     """Find the positions of the rows that the plan wants; files without one are left out."""
     found = in_threads(lambda file: positions_of(wanted_positions(plan, file, locate)), plan.files)
     return {file.id: places for file, places in zip(plan.files, found, strict=True) if places.count}

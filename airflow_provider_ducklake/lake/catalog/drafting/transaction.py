@@ -21,7 +21,6 @@ from ...errors import (
     ViewNotFoundError,
 )
 from ...planning.writing.overwrite import RowScope
-from ...planning.writing.source_table import SourceTable, matched, new_partitioning, new_schema
 from ...planning.writing.write import ParquetSettings
 from ...spec.arguments import methods_take_arguments
 from ...spec.defaults import SqlDefault, SqlExpression, default_of
@@ -64,12 +63,12 @@ from .base_lake import (
     placed,
     type_of,
 )
-from .ddl import table_definition
 from .rows import delete_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ...planning.writing.source_table import SourceTable
     from ...spec.files import DataFile
     from ...spec.types.ducklake_types import DuckLakeType
     from ...transaction.table_draft import TableDraft
@@ -184,6 +183,8 @@ class LakeTransaction:
             AlreadyExistsError, SchemaNotFoundError: the name is taken, or its schema missing.
             InvalidInputError: the definition is not valid (subclasses say why).
         """
+        from .ddl import table_definition
+
         name = QualifiedName.of(table)
         definition = table_definition(columns, not_null, defaults or {})
         fields = parse_partition_by(partition_by, definition, str(name))
@@ -241,7 +242,7 @@ class LakeTransaction:
             deleted.
             TableNotFoundError: no such table.
         """
-        from . import rows as given_rows  # noqa: PLC0415 - heavy
+        from . import rows as given_rows
 
         draft = self._table(table)
         base = base_of(draft)
@@ -264,7 +265,7 @@ class LakeTransaction:
             StorageError: a file is missing or damaged.
             TransactionConflictError: the rows were moved in the meantime.
         """
-        from . import rows as given_rows  # noqa: PLC0415 - heavy
+        from . import rows as given_rows
 
         draft = self._table(table)
         base = base_of(draft)
@@ -483,7 +484,7 @@ class LakeTransaction:
             UnsupportedFeatureError: a view's, and the lake's version has none, or the view's query does not
                 say the name of the column.
         """
-        from ...sql.duckdb.create import stored_name  # noqa: PLC0415 - for few
+        from ...sql.duckdb.create import stored_name
 
         view = self._draft.find_view(QualifiedName.of(table))
         if view is None:
@@ -585,7 +586,7 @@ class LakeTransaction:
             InvalidStatementError: the definition cannot be read; says where.
             UnsupportedFeatureError: the lake's version does not have what it needs.
         """
-        from ...sql.duckdb.macros import judged  # noqa: PLC0415 - for few
+        from ...sql.duckdb.macros import judged
 
         name = QualifiedName.of(macro)
         definition = judged(definition, str(name), self._base.writer)
@@ -652,7 +653,7 @@ class LakeTransaction:
             InvalidInputError: a path is relative or matches no file, or the lake already has the file.
             StorageError: a file cannot be read.
         """
-        from . import add_files  # noqa: PLC0415 - heavy
+        from . import add_files
 
         draft = self._table(table)
         rules = add_files.FileRules(hive_partitioning, allow_missing, ignore_extra_columns)
@@ -699,8 +700,8 @@ class LakeTransaction:
             UntrustedValueError: the metadata names files outside the folders.
             StorageError: the metadata or a file cannot be read.
         """
-        from ...storage.foreign.source import Source, read_source  # noqa: PLC0415
-        from . import add_files as add_table  # noqa: PLC0415 - heavy
+        from ...storage.foreign.source import Source, read_source
+        from . import add_files as add_table
 
         given = dict(catalog or {}), dict(storage_options or {}), tuple(allowed_paths)
         chosen = Source(source, format, snapshot_id, version, *given)
@@ -721,6 +722,8 @@ class LakeTransaction:
         return files
 
     def _create_as(self, table: TableName, source: SourceTable) -> TableDraft:
+        from ...planning.writing.source_table import matched, new_partitioning, new_schema
+
         columns = new_schema(source)
         keys = {column_id: one.key for column_id, one in matched(source, columns, str(table)).items()}
         name = QualifiedName.of(table)
@@ -742,9 +745,9 @@ class LakeTransaction:
             InvalidValueError: strings that are not UTF-8, or not JSON in a ``json`` column.
             StorageError: a file cannot be written.
         """
-        from ...storage.parquet.arrow_types import check_and_cast  # noqa: PLC0415 - heavy
-        from ...storage.parquet.rows import sorted_rows, split_by_partition  # noqa: PLC0415
-        from ...storage.parquet.string_checks import refuse_bad_strings  # noqa: PLC0415
+        from ...storage.parquet.arrow_types import check_and_cast
+        from ...storage.parquet.rows import sorted_rows, split_by_partition
+        from ...storage.parquet.string_checks import refuse_bad_strings
 
         draft = self._table(table)
         rows = check_and_cast(rows, draft.columns, str(draft.name))
@@ -767,7 +770,7 @@ class LakeTransaction:
             self.append_files(draft.name, self._write(part, values, draft))
 
     def _write(self, rows: pa.Table, values: tuple[str | None, ...], target: TableDraft) -> list[DataFile]:
-        from ...storage.parquet.writer import RollingWriter  # noqa: PLC0415 - heavy
+        from ...storage.parquet.writer import RollingWriter
 
         self._lake.check_writable(target.root)
         settings = ParquetSettings.of_options(target.options)

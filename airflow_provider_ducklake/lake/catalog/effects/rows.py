@@ -13,19 +13,7 @@ from sqlalchemy.schema import CreateTable, DropTable
 
 from ...errors import CatalogError, UnsupportedFeatureError
 from ...spec.files import TableStats, merge_known
-from ...transaction.changes import (
-    AddDeletes,
-    EndFiles,
-    FileDeletes,
-    FlushInlined,
-    InlineDeletes,
-    InlineRows,
-    MergeAdjacent,
-    RegisterLayout,
-    RewriteDeletes,
-    Truncate,
-    UnwrittenDeletes,
-)
+from ...transaction import changes as kinds
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..database.connect import in_parts
 from ..dialects.dialect import Effect, close, insert
@@ -50,8 +38,8 @@ if TYPE_CHECKING:
     from ..database.tables import CatalogTables
 
 
-@effects_of.register(EndFiles)
-def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.EndFiles)
+def end_files(change: kinds.EndFiles, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of data files; their delete files stay as they are, as the reference leaves them."""
     file = tables["data_file"]
     for ids in in_parts(change.file_ids):
@@ -60,8 +48,8 @@ def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> It
         state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
 
 
-@effects_of.register(Truncate)
-def truncate(change: Truncate, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.Truncate)
+def truncate(change: kinds.Truncate, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of all data files of a table, and of its rows in the catalog."""
     file = tables["data_file"]
     if change.table_id in state.facts.live_files:
@@ -72,8 +60,8 @@ def truncate(change: Truncate, state: CommitState, tables: CatalogTables) -> Ite
         state.record(ChangeRecord(ChangeKind.INLINED_DELETE, change.table_id))
 
 
-@effects_of.register(AddDeletes)
-def add_deletes(change: AddDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.AddDeletes)
+def add_deletes(change: kinds.AddDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield delete files; one that is replaced goes at once, and its file is scheduled for deletion."""
     replaced = [file.replaces for file in change.files if file.replaces is not None]
     if replaced:
@@ -94,14 +82,18 @@ def add_deletes(change: AddDeletes, state: CommitState, tables: CatalogTables) -
         state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
 
 
-def _row(file: FileDeletes | UnwrittenDeletes, table_id: TableId, state: CommitState) -> dict[str, object]:
-    assert isinstance(file, FileDeletes)
+def _row(
+    file: kinds.FileDeletes | kinds.UnwrittenDeletes, table_id: TableId, state: CommitState
+) -> dict[str, object]:
+    assert isinstance(file, kinds.FileDeletes)
     assert file.stamped_for in (None, state.snapshot_id)
     return delete_row(table_id, file.data_file_id, file, state)
 
 
-@effects_of.register(InlineDeletes)
-def inline_deletes(change: InlineDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.InlineDeletes)
+def inline_deletes(
+    change: kinds.InlineDeletes, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield marks for rows of data files, and the end of inlined rows."""
     marks = inlined_delete_table(change.table_id, tables.metadata_schema)
     rows = [
@@ -131,8 +123,10 @@ def _end_inlined(name: str, state: CommitState, tables: CatalogTables) -> tuple[
 # *Source:* docs/sources.md, inlining.
 
 
-@effects_of.register(RegisterLayout)
-def register_layout(change: RegisterLayout, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.RegisterLayout)
+def register_layout(
+    change: kinds.RegisterLayout, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield a catalog table for rows with a table's new columns; older ones keep their rows.
 
     Where columns now keep a table's rows out of the catalog there is none, and the older ones stay.
@@ -159,7 +153,7 @@ def _layout(
 
 
 def _forget_layouts(
-    change: RegisterLayout, table_id: TableId, state: CommitState, tables: CatalogTables
+    change: kinds.RegisterLayout, table_id: TableId, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
     """Yield the end of empty layouts, which do not fit the new columns; DuckDB makes one when it needs it."""
     if state.facts.live_inlined.get(table_id):
@@ -173,8 +167,8 @@ def _forget_layouts(
     yield Effect(registry.delete().where(registry.c.table_id == table_id))
 
 
-@effects_of.register(InlineRows)
-def inline_rows(change: InlineRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.InlineRows)
+def inline_rows(change: kinds.InlineRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield rows in the table's newest layout, or in a new one where none fits."""
     table_id = state.table_id(change.table)
     if change.lacks_layout(state.layout(table_id)):
@@ -206,8 +200,8 @@ def inline_rows(change: InlineRows, state: CommitState, tables: CatalogTables) -
 # *Source:* rows the reference writes (docs/sources.md, inlining).
 
 
-@effects_of.register(FlushInlined)
-def flush_inlined(change: FlushInlined, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.FlushInlined)
+def flush_inlined(change: kinds.FlushInlined, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the rows of new files and of their delete files, and the end of those in the catalog.
 
     Of the table's statistics the size grows, and files count NULLs where rows in the catalog have none:
@@ -224,7 +218,7 @@ def flush_inlined(change: FlushInlined, state: CommitState, tables: CatalogTable
     state.record(ChangeRecord(ChangeKind.INLINE_FLUSH, change.table_id))
 
 
-def _new_files(change: FlushInlined, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+def _new_files(change: kinds.FlushInlined, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     files = [
         NewFile(
             state.new_file_id(),
@@ -262,13 +256,13 @@ def _new_files(change: FlushInlined, state: CommitState, tables: CatalogTables) 
         yield Effect(bounds.update().where(*found).values(contains_null=True))
 
 
-def _is_superseded(change: FlushInlined, schema_version: int, state: CommitState) -> bool:
+def _is_superseded(change: kinds.FlushInlined, schema_version: int, state: CommitState) -> bool:
     """Return True if an inlined table is empty and gets no more rows: the table has other columns."""
     is_newest = state.layout(change.table_id) == schema_version
     return not is_newest and (change.table_id, schema_version) in state.facts.emptied
 
 
-def _forget(change: FlushInlined, schema_version: int, tables: CatalogTables) -> Iterator[Effect]:
+def _forget(change: kinds.FlushInlined, schema_version: int, tables: CatalogTables) -> Iterator[Effect]:
     registry = tables["inlined_data_tables"]
     yield Effect(
         registry.delete().where(
@@ -287,8 +281,10 @@ def _forget(change: FlushInlined, schema_version: int, tables: CatalogTables) ->
 OF_DATA_FILE = ("file_column_stats", "file_variant_stats", "file_partition_value")  # rows that go with a file
 
 
-@effects_of.register(MergeAdjacent)
-def merge_adjacent(change: MergeAdjacent, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.MergeAdjacent)
+def merge_adjacent(
+    change: kinds.MergeAdjacent, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield the rows of merged files; those of their sources go at once, and the files are scheduled."""
     yield schedule({one: state.facts.sources[one] for one in change.sources}, state, tables)
     for ids in in_parts(change.sources):
@@ -312,8 +308,10 @@ def merge_adjacent(change: MergeAdjacent, state: CommitState, tables: CatalogTab
     state.record(ChangeRecord(ChangeKind.MERGE_ADJACENT, change.table_id))
 
 
-@effects_of.register(RewriteDeletes)
-def rewrite_deletes(change: RewriteDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.RewriteDeletes)
+def rewrite_deletes(
+    change: kinds.RewriteDeletes, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield the end of files with deletes, and the rows of those that take their place.
 
     The statistics of the table stay: older snapshots have the rows that are left out.

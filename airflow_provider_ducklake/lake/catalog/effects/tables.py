@@ -14,28 +14,7 @@ from ...spec.names.paths import CatalogPath, schema_directory
 from ...spec.partitioning import check_transform
 from ...spec.tags import SCALAR, TABLE, format_aliases
 from ...spec.versions import Feature
-from ...transaction.changes import (
-    ChangeColumns,
-    ColumnRow,
-    CommentOnColumn,
-    CommentOnTable,
-    CommentOnView,
-    CommentOnViewColumn,
-    CreateMacro,
-    CreateSchema,
-    CreateTable,
-    CreateView,
-    DropMacro,
-    DropSchema,
-    DropTable,
-    DropView,
-    RenameTable,
-    RenameView,
-    RestoreMacro,
-    SetOptions,
-    SetPartitioning,
-    SetSorting,
-)
+from ...transaction import changes as kinds
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..dialects.dialect import Effect, close, insert
 from . import effects_of
@@ -61,8 +40,8 @@ def inherit_options(scope: str, old_id: int, new_id: int, tables: CatalogTables)
     return Effect(metadata.insert().from_select(names, own))
 
 
-@effects_of.register(SetOptions)
-def set_options(change: SetOptions, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.SetOptions)
+def set_options(change: kinds.SetOptions, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield a table's own options in the place of those it had."""
     metadata, table_id = tables["metadata"], state.table_id(change.table)
     of_table = (metadata.c.scope == "table", metadata.c.scope_id == table_id)
@@ -78,8 +57,8 @@ def set_options(change: SetOptions, state: CommitState, tables: CatalogTables) -
         state.skip_bounds(table_id, change.skipped)
 
 
-@effects_of.register(CreateTable)
-def create_table(change: CreateTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.CreateTable)
+def create_table(change: kinds.CreateTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the rows of a new table: itself, its columns, its schema version."""
     table_id = state.add_table(change.ref)
     yield insert(
@@ -123,19 +102,19 @@ def all_columns(schema: TableSchema, table_id: TableId, state: CommitState, tabl
     return insert(tables["column"], *_column_rows(_with_parents(schema), table_id, state, tables))
 
 
-def _with_parents(schema: TableSchema) -> Iterator[ColumnRow]:
+def _with_parents(schema: TableSchema) -> Iterator[kinds.ColumnRow]:
     for column in schema.columns:
         yield from _rows_below(column, None)
 
 
-def _rows_below(column: Column, parent: ColumnId | None) -> Iterator[ColumnRow]:
-    yield ColumnRow(column, parent)
+def _rows_below(column: Column, parent: ColumnId | None) -> Iterator[kinds.ColumnRow]:
+    yield kinds.ColumnRow(column, parent)
     for child in column.children:
         yield from _rows_below(child, column.id)
 
 
 def _column_rows(
-    rows: Iterable[ColumnRow], table_id: TableId, state: CommitState, tables: CatalogTables
+    rows: Iterable[kinds.ColumnRow], table_id: TableId, state: CommitState, tables: CatalogTables
 ) -> list[dict[str, Any]]:
     rows = list(rows)
     for row in rows:
@@ -162,7 +141,7 @@ def _column_rows(
 
 
 def _undone(
-    rows: tuple[ColumnRow, ...], table_id: TableId, state: CommitState, tables: CatalogTables
+    rows: tuple[kinds.ColumnRow, ...], table_id: TableId, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
     """Yield rows that no snapshot shows, as the reference's: they keep the ids from being used again."""
     if rows:
@@ -174,8 +153,10 @@ def _is_nested(column: Column) -> bool:
     return column.catalog_type in ("struct", "list", "map")
 
 
-@effects_of.register(ChangeColumns)
-def change_columns(change: ChangeColumns, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.ChangeColumns)
+def change_columns(
+    change: kinds.ChangeColumns, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield the columns that end and begin; bounds that no longer hold are forgotten."""
     column = tables["column"]
     if change.ended:
@@ -189,7 +170,7 @@ def change_columns(change: ChangeColumns, state: CommitState, tables: CatalogTab
     state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, change.table_id))
 
 
-def _forget_bounds(change: ChangeColumns, tables: CatalogTables) -> Iterator[Effect]:
+def _forget_bounds(change: kinds.ChangeColumns, tables: CatalogTables) -> Iterator[Effect]:
     table, file = tables["table_column_stats"], tables["file_column_stats"]
     yield Effect(
         delete(table).where(table.c.table_id == change.table_id, table.c.column_id.in_(change.unbounded))
@@ -201,8 +182,8 @@ def _forget_bounds(change: ChangeColumns, tables: CatalogTables) -> Iterator[Eff
     )
 
 
-@effects_of.register(RenameTable)
-def rename_table(change: RenameTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.RenameTable)
+def rename_table(change: kinds.RenameTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a table's row and the same row under the new name; its directory stays."""
     yield from renamed(tables, "table", change.table_id, change.new_name.name, state)
     yield from new_schema_version(change.table_id, state, tables)
@@ -239,8 +220,8 @@ _ENDED_WITH_TABLE = (
 )
 
 
-@effects_of.register(DropTable)
-def drop_table(change: DropTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.DropTable)
+def drop_table(change: kinds.DropTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a table and of everything that lives with it; statistics stay."""
     for name in _ENDED_WITH_TABLE:
         yield close(tables[name], state, tables[name].c.table_id == change.table_id)
@@ -254,25 +235,29 @@ def drop_table(change: DropTable, state: CommitState, tables: CatalogTables) -> 
 _KEY = "comment"
 
 
-@effects_of.register(CommentOnTable)
-def comment_on_table(change: CommentOnTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.CommentOnTable)
+def comment_on_table(
+    change: kinds.CommentOnTable, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield a table's comment; the one taken away leaves a row with NULL, as the reference's."""
     table_id = state.table_id(change.table)
     yield from _tag(table_id, change.text, state, tables)
     state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))
 
 
-@effects_of.register(CommentOnView)
-def comment_on_view(change: CommentOnView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.CommentOnView)
+def comment_on_view(
+    change: kinds.CommentOnView, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield a view's comment."""
     view_id = state.view_id(change.view)
     yield from _tag(view_id, change.text, state, tables)
     state.record(ChangeRecord(ChangeKind.ALTERED_VIEW, view_id))
 
 
-@effects_of.register(CommentOnViewColumn)
+@effects_of.register(kinds.CommentOnViewColumn)
 def comment_on_view_column(
-    change: CommentOnViewColumn, state: CommitState, tables: CatalogTables
+    change: kinds.CommentOnViewColumn, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
     """Yield the comment of a view's column."""
     tables.writer.check(Feature.VIEW_COLUMN_COMMENTS)
@@ -293,7 +278,9 @@ def comment_on_view_column(
     state.record(ChangeRecord(ChangeKind.ALTERED_VIEW, view_id))
 
 
-def moved_view_comments(change: RenameView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+def moved_view_comments(
+    change: kinds.RenameView, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield the end of the comments of a renamed view's columns, and the same ones from now on."""
     if "view_column_tag" not in tables:
         return
@@ -322,8 +309,10 @@ def _tag(object_id: int, text: str | None, state: CommitState, tables: CatalogTa
     )
 
 
-@effects_of.register(CommentOnColumn)
-def comment_on_column(change: CommentOnColumn, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.CommentOnColumn)
+def comment_on_column(
+    change: kinds.CommentOnColumn, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield a column's comment."""
     table_id, tag = state.table_id(change.table), tables["column_tag"]
     yield close(
@@ -346,8 +335,8 @@ def comment_on_column(change: CommentOnColumn, state: CommitState, tables: Catal
 # Statements of schemas and views. *Source:* rows the reference writes (docs/sources.md, DDL).
 
 
-@effects_of.register(CreateSchema)
-def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.CreateSchema)
+def create_schema(change: kinds.CreateSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the row of a new schema."""
     schema_id = state.add_schema(change.ref)
     path = change.path or CatalogPath(schema_directory(change.name, change.uuid))
@@ -370,15 +359,15 @@ def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTable
     state.record(ChangeRecord(ChangeKind.CREATED_SCHEMA, name=change.name))
 
 
-@effects_of.register(DropSchema)
-def drop_schema(change: DropSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.DropSchema)
+def drop_schema(change: kinds.DropSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a schema's row."""
     yield close(tables["schema"], state, tables["schema"].c.schema_id == change.schema_id)
     state.record(ChangeRecord(ChangeKind.DROPPED_SCHEMA, change.schema_id))
 
 
-@effects_of.register(CreateView)
-def create_view(change: CreateView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.CreateView)
+def create_view(change: kinds.CreateView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the row of a new view."""
     yield insert(
         tables["view"],
@@ -397,8 +386,8 @@ def create_view(change: CreateView, state: CommitState, tables: CatalogTables) -
     state.record(ChangeRecord(ChangeKind.CREATED_VIEW, name=change.name))
 
 
-@effects_of.register(DropView)
-def drop_view(change: DropView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.DropView)
+def drop_view(change: kinds.DropView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a view and of its comments."""
     yield close(tables["view"], state, tables["view"].c.view_id == change.view_id)
     yield close(tables["tag"], state, tables["tag"].c.object_id == change.view_id)
@@ -408,8 +397,8 @@ def drop_view(change: DropView, state: CommitState, tables: CatalogTables) -> It
     state.record(ChangeRecord(ChangeKind.DROPPED_VIEW, change.view_id))
 
 
-@effects_of.register(RenameView)
-def rename_view(change: RenameView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.RenameView)
+def rename_view(change: kinds.RenameView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a view's row and the same row under the new name; its columns' comments as well."""
     yield from renamed(tables, "view", change.view_id, change.new_name.name, state)
     yield from moved_view_comments(change, state, tables)
@@ -419,8 +408,10 @@ def rename_view(change: RenameView, state: CommitState, tables: CatalogTables) -
 # Statements of partition and sort keys. *Source:* rows the reference writes (docs/sources.md, DDL).
 
 
-@effects_of.register(SetPartitioning)
-def set_partitioning(change: SetPartitioning, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.SetPartitioning)
+def set_partitioning(
+    change: kinds.SetPartitioning, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield the new partition keys; a table without any has a spec without keys.
 
     Keys that come back have their rows already, under their id.
@@ -455,8 +446,8 @@ def set_partitioning(change: SetPartitioning, state: CommitState, tables: Catalo
     state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))
 
 
-@effects_of.register(SetSorting)
-def set_sorting(change: SetSorting, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.SetSorting)
+def set_sorting(change: kinds.SetSorting, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the new sort keys; a table without any has no row."""
     table_id, info = state.table_id(change.table), tables["sort_info"]
     yield close(info, state, info.c.table_id == table_id)
@@ -490,8 +481,8 @@ def set_sorting(change: SetSorting, state: CommitState, tables: CatalogTables) -
 # Statements of macros. *Source:* rows the reference writes (docs/sources.md, DDL).
 
 
-@effects_of.register(CreateMacro)
-def create_macro(change: CreateMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.CreateMacro)
+def create_macro(change: kinds.CreateMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the rows of a new macro, of its overloads and of their parameters."""
     macro_id, definition = state.new_macro_id(), change.definition
     yield _macro_row(macro_id, state.schema_id(change.schema), change.name, state, tables)
@@ -516,16 +507,16 @@ def create_macro(change: CreateMacro, state: CommitState, tables: CatalogTables)
     _record_created(change.name, state, is_table=definition.is_table)
 
 
-@effects_of.register(DropMacro)
-def drop_macro(change: DropMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.DropMacro)
+def drop_macro(change: kinds.DropMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a macro."""
     yield close(tables["macro"], state, tables["macro"].c.macro_id == change.macro_id)
     kind = ChangeKind.DROPPED_TABLE_MACRO if change.is_table_macro else ChangeKind.DROPPED_SCALAR_MACRO
     state.record(ChangeRecord(kind, change.macro_id))
 
 
-@effects_of.register(RestoreMacro)
-def restore_macro(change: RestoreMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+@effects_of.register(kinds.RestoreMacro)
+def restore_macro(change: kinds.RestoreMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield a second row of a dropped macro."""
     yield _macro_row(change.macro_id, state.schema_id(change.schema), change.name, state, tables)
     _record_created(change.name, state, is_table=change.is_table_macro)

@@ -15,18 +15,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Integer,
-    Row,
-    Select,
-    func,
-    literal,
-    select,
-    union_all,
-)
+import sqlalchemy as sa
 
 from ...errors import CatalogError, FilesReleasedError, UntrustedValueError
 from ...planning.writing.write import JobTarget
@@ -45,13 +34,13 @@ _KEPT = timedelta(days=30)  # so long a task that comes late can look up what be
 
 JOBS = OwnTable(
     "airflow_ducklake_job",
-    Column("job_id", DIGEST, primary_key=True),
-    Column("prefix", CatalogText, nullable=False),
-    Column("registered_at", CatalogTimestamp, nullable=False),
-    Column("released_at", CatalogTimestamp),
-    Column("table_id", CatalogInteger),
-    Column("root", CatalogText),
-    Column("target_digest", DIGEST),
+    sa.Column("job_id", DIGEST, primary_key=True),
+    sa.Column("prefix", CatalogText, nullable=False),
+    sa.Column("registered_at", CatalogTimestamp, nullable=False),
+    sa.Column("released_at", CatalogTimestamp),
+    sa.Column("table_id", CatalogInteger),
+    sa.Column("root", CatalogText),
+    sa.Column("target_digest", DIGEST),
 )
 
 
@@ -107,7 +96,7 @@ def check_directory(catalog: Catalog, job: RegisteredJob) -> None:
 def release(catalog: Catalog, job_id: str) -> bool:
     """Release a job, so that its files can no longer be committed; return True if they could be before."""
 
-    def write(connection: Connection) -> bool:
+    def write(connection: sa.Connection) -> bool:
         known = registered_jobs(connection, catalog, [job_id]).get(job_id)
         now = catalog.dialect.server_time(connection)
         connection.execute(release_effect(catalog, [job_id], now).statement)
@@ -135,39 +124,39 @@ def which_jobs(catalog: Catalog, job_ids: Collection[str]) -> Question[dict[str,
     return Question(_registered(catalog, JOBS.of(catalog).c.job_id.in_(job_ids)), _jobs)
 
 
-def _registered(catalog: Catalog, *where: ColumnElement[bool]) -> Select[Any]:
-    return select(JOBS.of(catalog)).where(*where)
+def _registered(catalog: Catalog, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    return sa.select(JOBS.of(catalog)).where(*where)
 
 
-def _jobs(rows: Iterable[Row[Any]]) -> dict[str, RegisteredJob]:
+def _jobs(rows: Iterable[sa.Row[Any]]) -> dict[str, RegisteredJob]:
     return {
         row.job_id: RegisteredJob(row.job_id, row.prefix, row.registered_at, row.released_at) for row in rows
     }
 
 
 def registered_jobs(
-    connection: Connection, catalog: Catalog, job_ids: Collection[str]
+    connection: sa.Connection, catalog: Catalog, job_ids: Collection[str]
 ) -> dict[str, RegisteredJob]:
     """Look up those of the jobs that are registered, by their ids."""
     return _jobs(JOBS.rows(connection, catalog, which_jobs(catalog, job_ids).query))
 
 
-def all_jobs(connection: Connection, catalog: Catalog) -> dict[str, RegisteredJob]:
+def all_jobs(connection: sa.Connection, catalog: Catalog) -> dict[str, RegisteredJob]:
     """Look up all registered jobs, by their ids."""
     return _jobs(JOBS.rows(connection, catalog, _registered(catalog)))
 
 
-def target_of(connection: Connection, catalog: Catalog, job_id: str) -> JobTarget | None:
+def target_of(connection: sa.Connection, catalog: Catalog, job_id: str) -> JobTarget | None:
     """Look up what the files of a job are for; None: it has no files of its own to commit."""
     table = JOBS.of(catalog)
-    chosen = select(table.c.table_id, table.c.root, table.c.target_digest).where(table.c.job_id == job_id)
+    chosen = sa.select(table.c.table_id, table.c.root, table.c.target_digest).where(table.c.job_id == job_id)
     found = next(iter(JOBS.rows(connection, catalog, chosen)), None)
     if found is None or found.target_digest is None:
         return None
     return JobTarget(found.table_id, found.root, found.target_digest)
 
 
-def protected_prefixes(connection: Connection, catalog: Catalog, ttl: timedelta) -> frozenset[str]:
+def protected_prefixes(connection: sa.Connection, catalog: Catalog, ttl: timedelta) -> frozenset[str]:
     """Look up the directories whose files wait for their commit, of jobs no older than ``ttl``."""
     if not JOBS.exists(connection, catalog):
         return frozenset()
@@ -185,7 +174,7 @@ def retire(catalog: Catalog, ttl: timedelta) -> None:
         if not all_jobs(connection, catalog):
             return
 
-    def write(connection: Connection) -> list[str]:
+    def write(connection: sa.Connection) -> list[str]:
         now = catalog.dialect.server_time(connection)
         found = all_jobs(connection, catalog).values()
         overdue = [one.id for one in found if one.released_at is None and one.registered_at < now - ttl]
@@ -202,7 +191,7 @@ def retire(catalog: Catalog, ttl: timedelta) -> None:
         log.info("Released jobs %s, registered longer than %s ago and not committed", overdue, ttl)
 
 
-def snapshot_of_job(connection: Connection, catalog: Catalog, job_id: str) -> SnapshotId | None:
+def snapshot_of_job(connection: sa.Connection, catalog: Catalog, job_id: str) -> SnapshotId | None:
     """Look up the snapshot that added files of a job, 0 where they wait for their deletion.
 
     None: the lake has no such files.
@@ -210,12 +199,12 @@ def snapshot_of_job(connection: Connection, catalog: Catalog, job_id: str) -> Sn
     file, scheduled = catalog.tables["data_file"], catalog.tables["files_scheduled_for_deletion"]
     deletes = catalog.tables["delete_file"]
     pattern = f"%ducklake-{job_id}%"  # its directory, or files in those of partitions
-    found = union_all(
-        select(file.c.begin_snapshot.label("id")).where(file.c.path.like(pattern)),
-        select(deletes.c.begin_snapshot.label("id")).where(deletes.c.path.like(pattern)),
-        select(literal(0).label("id")).where(scheduled.c.path.like(pattern)),
+    found = sa.union_all(
+        sa.select(file.c.begin_snapshot.label("id")).where(file.c.path.like(pattern)),
+        sa.select(deletes.c.begin_snapshot.label("id")).where(deletes.c.path.like(pattern)),
+        sa.select(sa.literal(0).label("id")).where(scheduled.c.path.like(pattern)),
     ).subquery()
-    newest = connection.execute(select(maybe(func.max(found.c.id)))).scalar()
+    newest = connection.execute(sa.select(maybe(sa.func.max(found.c.id)))).scalar()
     return None if newest is None else SnapshotId(newest)
 
 
@@ -224,17 +213,17 @@ def snapshot_of_job(connection: Connection, catalog: Catalog, job_id: str) -> Sn
 
 APPLICATIONS = OwnTable(
     "airflow_ducklake_application",
-    Column("job_id", DIGEST, primary_key=True),
-    Column("key_digest", DIGEST, nullable=False),
-    Column("generation", Integer, nullable=False),
-    Column("try_id", CatalogText, nullable=False),
-    Column("base_snapshot", CatalogInteger, nullable=False),
-    Column("directory", CatalogText, nullable=False),
-    Column("request_digest", DIGEST, nullable=False),
-    Column("cluster", CatalogText, nullable=False),
-    Column("attended_by", CatalogText, nullable=False),
-    Column("application", CatalogText),
-    Column("noted_at", CatalogTimestamp, nullable=False),
+    sa.Column("job_id", DIGEST, primary_key=True),
+    sa.Column("key_digest", DIGEST, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("try_id", CatalogText, nullable=False),
+    sa.Column("base_snapshot", CatalogInteger, nullable=False),
+    sa.Column("directory", CatalogText, nullable=False),
+    sa.Column("request_digest", DIGEST, nullable=False),
+    sa.Column("cluster", CatalogText, nullable=False),
+    sa.Column("attended_by", CatalogText, nullable=False),
+    sa.Column("application", CatalogText),
+    sa.Column("noted_at", CatalogTimestamp, nullable=False),
 )
 
 
@@ -293,7 +282,7 @@ def forget_submitted_of(catalog: Catalog, key: CommitKey) -> None:
     _forget(catalog, APPLICATIONS.of(catalog).c.key_digest == key.digest)
 
 
-def _forget(catalog: Catalog, condition: ColumnElement[bool]) -> None:
+def _forget(catalog: Catalog, condition: sa.ColumnElement[bool]) -> None:
     deletion = APPLICATIONS.of(catalog).delete().where(condition)
     in_transaction(catalog.dialect, lambda connection: connection.execute(deletion))
 
@@ -308,10 +297,10 @@ def submitted_job(catalog: Catalog, job_id: str) -> SubmittedJob | None:
     return next(iter(_submitted(catalog, APPLICATIONS.of(catalog).c.job_id == job_id)), None)
 
 
-def _submitted(catalog: Catalog, condition: ColumnElement[bool]) -> tuple[SubmittedJob, ...]:
+def _submitted(catalog: Catalog, condition: sa.ColumnElement[bool]) -> tuple[SubmittedJob, ...]:
     table = APPLICATIONS.of(catalog)
     with catalog.dialect.reading() as connection:
-        query = select(table).where(condition).order_by(table.c.noted_at)
+        query = sa.select(table).where(condition).order_by(table.c.noted_at)
         rows = APPLICATIONS.rows(connection, catalog, query)
         known = registered_jobs(connection, catalog, [row.job_id for row in rows]) if rows else {}
     found = [
@@ -346,8 +335,8 @@ def _is_open(catalog: Catalog, job: SubmittedJob, registered: RegisteredJob | No
 
 DOCUMENT_KEYS = OwnTable(
     "airflow_ducklake_document_key",
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("document_key", CatalogText, nullable=False),
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("document_key", CatalogText, nullable=False),
 )
 _ONLY = 1
 
@@ -358,11 +347,11 @@ def document_key(catalog: Catalog) -> str | None:
         return _only_key(DOCUMENT_KEYS.rows(connection, catalog, _two_keys(catalog)))
 
 
-def _two_keys(catalog: Catalog) -> Select[Any]:
-    return select(DOCUMENT_KEYS.of(catalog).c.document_key).limit(2)
+def _two_keys(catalog: Catalog) -> sa.Select[Any]:
+    return sa.select(DOCUMENT_KEYS.of(catalog).c.document_key).limit(2)
 
 
-def _only_key(rows: Sequence[Row[Any]]) -> str | None:
+def _only_key(rows: Sequence[sa.Row[Any]]) -> str | None:
     if len(rows) > 1:
         raise CatalogError(
             f"The catalog's table {DOCUMENT_KEYS.name} has several rows, of which one alone is the key that "
@@ -379,7 +368,7 @@ def ensure_document_key(catalog: Catalog, new: str) -> str:
         return found
     DOCUMENT_KEYS.ensure(catalog)
 
-    def write(connection: Connection) -> str:
+    def write(connection: sa.Connection) -> str:
         known = _only_key(connection.execute(_two_keys(catalog)).all())
         if known is None:
             row = {"id": _ONLY, "document_key": new}

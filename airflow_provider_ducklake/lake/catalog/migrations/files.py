@@ -107,7 +107,7 @@ def read_delete_chains(connection: Connection, tables: CatalogTables) -> tuple[D
 
 def deletes_of(chain: DeleteChain, data_path: str, locate: Callable[[str], Location]) -> Table | None:
     """Return the rows of a chain's one delete file; None: its files do not repeat each other."""
-    from ...storage.deletes.deletes import joined_deletes  # noqa: PLC0415 - heavy
+    from ...storage.deletes.deletes import joined_deletes
 
     return joined_deletes(
         [
@@ -126,7 +126,7 @@ def join_chain(
     chain: DeleteChain, data_file: Place, data_path: str, locate: Callable[[str], Location]
 ) -> JoinedDeletes:
     """Write the one delete file of a chain, beside the last; ``data_file`` is where its data file goes."""
-    from ...storage.deletes.deletes import write_delete_file  # noqa: PLC0415 - heavy
+    from ...storage.deletes.deletes import write_delete_file
 
     deleted = deletes_of(chain, data_path, locate)
     if deleted is None:
@@ -263,7 +263,7 @@ def _counted(row: Row[Any], folders: Mapping[int, CatalogPath]) -> MergedFile:
 
 def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Location]) -> StampedCopy:
     """Write the copy of a merged file."""
-    from ...storage.moving.restored import write_stamped  # noqa: PLC0415 - heavy
+    from ...storage.moving.restored import write_stamped
 
     new = file.place.beside(".parquet")
     source = locate(file.place.full(data_path)).with_key(file.encryption_key)
@@ -272,7 +272,7 @@ def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Locat
 
 def needs_copy(file: MergedFile, data_path: str, locate: Callable[[str], Location]) -> bool:
     """Return True if a merged file must be copied: it lacks the column with each row's snapshot."""
-    from ...storage.moving.restored import check_copyable, is_stamped  # noqa: PLC0415 - heavy
+    from ...storage.moving.restored import check_copyable, is_stamped
 
     location = locate(file.place.full(data_path)).with_key(file.encryption_key)
     if is_stamped(location, file.counts):

@@ -8,21 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    VARCHAR,
-    Column,
-    ColumnElement,
-    Connection,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    case,
-    cast,
-    func,
-    literal,
-    select,
-)
+import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import DDLElement
 
@@ -46,7 +32,7 @@ _FIRST = SpecVersion.V0_1  # has the names that 1.0 has
 
 
 class _RenameColumn(DDLElement):
-    def __init__(self, table: Table, old: str, new: str) -> None:
+    def __init__(self, table: sa.Table, old: str, new: str) -> None:
         self.table, self.old, self.new = table, old, new
 
 
@@ -58,7 +44,7 @@ def _rename_column(element: _RenameColumn, compiler: DDLCompiler, **_: object) -
 
 
 def read_renames(
-    connection: Connection, dialect: CatalogDialect, source: CatalogTables, target: CatalogTables
+    connection: sa.Connection, dialect: CatalogDialect, source: CatalogTables, target: CatalogTables
 ) -> tuple[tuple[LayoutChange, ...], tuple[str, ...]]:
     """Return the renames that the target asks for, and what stands in the way of any of them."""
     old, new = write_version(_FIRST).inlined_columns, target.writer.inlined_columns
@@ -70,7 +56,7 @@ def read_renames(
         found = renamed_columns(name, of, layouts.get(name), old, new)
         if found.refusal is not None:
             refusals.append(found.refusal)
-        table = Table(name, MetaData(schema=target.metadata_schema))
+        table = sa.Table(name, sa.MetaData(schema=target.metadata_schema))
         changes += [
             LayoutChange(f"rename column {name}.{one} to {other}", _RenameColumn(table, one, other))
             for one, other in found.of
@@ -78,11 +64,11 @@ def read_renames(
     return tuple(changes), tuple(refusals)
 
 
-def _registered(connection: Connection, tables: CatalogTables) -> list[tuple[str, str]]:
+def _registered(connection: sa.Connection, tables: CatalogTables) -> list[tuple[str, str]]:
     """Return the tables for inlined rows, each with the user's table, by its id where it is dropped."""
     inlined, table, schema = tables["inlined_data_tables"], tables["table"], tables["schema"]
     rows = connection.execute(
-        select(
+        sa.select(
             inlined.c.table_name,
             inlined.c.table_id,
             maybe(schema.c.schema_name).label("schema_name"),
@@ -105,7 +91,9 @@ def _registered(connection: Connection, tables: CatalogTables) -> list[tuple[str
 
 
 class _ConvertColumn(DDLElement):
-    def __init__(self, table: Table, name: str, type_: TypeEngine[Any], value: ColumnElement[Any]) -> None:
+    def __init__(
+        self, table: sa.Table, name: str, type_: TypeEngine[Any], value: sa.ColumnElement[Any]
+    ) -> None:
         self.table, self.name, self.type_, self.value = table, name, type_, value
 
 
@@ -118,33 +106,39 @@ def _convert_column(element: _ConvertColumn, compiler: DDLCompiler, **_: object)
 
 
 def read_conversions(
-    connection: Connection, dialect: CatalogDialect, tables: CatalogTables
+    connection: sa.Connection, dialect: CatalogDialect, tables: CatalogTables
 ) -> tuple[LayoutChange, ...]:
     """Plan the changes that bring the columns of tables for inlined rows to the current format."""
     return tuple(_conversions(connection, dialect, tables))
 
 
 def _conversions(
-    connection: Connection, dialect: CatalogDialect, tables: CatalogTables
+    connection: sa.Connection, dialect: CatalogDialect, tables: CatalogTables
 ) -> Iterator[LayoutChange]:
     declared = dialect.inlined_types(connection, tables.metadata_schema)
     if not declared:
         return
     registry = tables["inlined_data_tables"]
-    for table_id, version in connection.execute(select(registry.c.table_id, registry.c.schema_version)).all():
+    for table_id, version in connection.execute(
+        sa.select(registry.c.table_id, registry.c.schema_version)
+    ).all():
         name = inlined_table_name(table_id, version)
         types = {fold(one): type_ for one, type_ in declared.get(name, {}).items()}
-        table = Table(name, MetaData(schema=tables.metadata_schema))
+        table = sa.Table(name, sa.MetaData(schema=tables.metadata_schema))
         for column in layout_schema(connection, tables, table_id, version).columns:
             found = types.get(fold(column.name))
             if found not in _former(column.type):
                 continue
             actual = next(one for one in declared[name] if fold(one) == fold(column.name))
             is_string = column.type.facts.kind in TEXTS
-            there: ColumnElement[Any] = Column(actual)
+            there: sa.ColumnElement[Any] = sa.Column(actual)
             zoned = column.type.facts.zoned
-            value = func.convert_to(cast(there, Text), "UTF8") if is_string else _time(there, zoned=zoned)
-            type_: TypeEngine[Any] = LargeBinary() if is_string else VARCHAR()
+            value = (
+                sa.func.convert_to(sa.cast(there, sa.Text), "UTF8")
+                if is_string
+                else _time(there, zoned=zoned)
+            )
+            type_: TypeEngine[Any] = sa.LargeBinary() if is_string else sa.VARCHAR()
             yield LayoutChange(
                 f"convert column {name}.{actual}, which DuckLake 0.3 made",
                 _ConvertColumn(table, actual, type_, value),
@@ -155,10 +149,10 @@ def _former(type_: DuckLakeType) -> list[str]:
     return INLINED_SCALARS[type_.name].former.split() if isinstance(type_, ScalarType) else []
 
 
-def _time(column: ColumnElement[Any], *, zoned: bool) -> ColumnElement[Any]:
+def _time(column: sa.ColumnElement[Any], *, zoned: bool) -> sa.ColumnElement[Any]:
     """Return a time as DuckDB writes it: in UTC, and (BC) after the date of a year before 1."""
-    local = cast(func.timezone("UTC", column) if zoned else column, Text)
-    text = func.regexp_replace(local, r"^(\S+)(.*) BC$", r"\1 (BC)\2")
+    local = sa.cast(sa.func.timezone("UTC", column) if zoned else column, sa.Text)
+    text = sa.func.regexp_replace(local, r"^(\S+)(.*) BC$", r"\1 (BC)\2")
     if not zoned:
         return text
-    return case((func.isfinite(column), text.op("||")(literal("+00"))), else_=local)
+    return sa.case((sa.func.isfinite(column), text.op("||")(sa.literal("+00"))), else_=local)

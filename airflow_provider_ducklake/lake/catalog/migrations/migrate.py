@@ -30,22 +30,7 @@ from ..database.tables import catalog_tables
 from ..dialects.dialect import DEFAULT_RETRY, Catalog, CatalogDialect, with_retries
 from ..snapshot import read
 from ..snapshot.read_snapshots import head_of_any_version
-from .files import (
-    DeleteChain,
-    JoinedDeletes,
-    MergedFile,
-    MergedFiles,
-    StampedCopy,
-    copy_stamped,
-    deletes_of,
-    join_chain,
-    needs_copy,
-    put_copies,
-    put_joined,
-    put_stamped,
-    read_delete_chains,
-    read_merged_files,
-)
+from . import files as old_files
 from .inlined import read_conversions, read_renames
 from .steps import (
     Fill,
@@ -85,7 +70,7 @@ def back_up(dialect: CatalogDialect, connection: Connection, version: SpecVersio
 
 log = logger(__name__)
 
-_NO_MERGED_FILES = MergedFiles()
+_NO_MERGED_FILES = old_files.MergedFiles()
 _MAY_NOT_ALTER = "The database's user may not alter the catalog's tables."
 _MAX_PLANS = 10  # an old client that merges files all the while has to stop some time
 
@@ -120,8 +105,8 @@ class _Plan:
     snapshot_id: int
     grow: tuple[LayoutChange, ...] = ()
     fills: tuple[Fill, ...] = ()
-    merged: MergedFiles = _NO_MERGED_FILES
-    chains: tuple[DeleteChain, ...] = ()
+    merged: old_files.MergedFiles = _NO_MERGED_FILES
+    chains: tuple[old_files.DeleteChain, ...] = ()
     shrink: tuple[LayoutChange, ...] = ()
     refusals: tuple[str, ...] = ()
 
@@ -130,7 +115,7 @@ class _Plan:
         """Return True if the catalog has the version, or a newer one."""
         return self.version >= self.target
 
-    def result(self, to_copy: Collection[MergedFile], *, dry_run: bool) -> MigrationResult:
+    def result(self, to_copy: Collection[old_files.MergedFile], *, dry_run: bool) -> MigrationResult:
         """Build the result, given the merged files to copy."""
         size = sum(file.size or 0 for file in to_copy) + sum(
             file.size or 0 for chain in self.chains for file in chain.files
@@ -217,7 +202,7 @@ def _plan(connection: Connection, catalog: Catalog, target: SpecVersion) -> _Pla
         return _Plan(version, target, snapshot_id)
     found = found_layout(connection, catalog.dialect, schema)
     renames, unrenamed = read_renames(connection, catalog.dialect, old, new)
-    merged = read_merged_files(connection, old)
+    merged = old_files.read_merged_files(connection, old)
     conversions = read_conversions(connection, catalog.dialect, old) if target > DEFAULT else ()
     return _Plan(
         version,
@@ -226,7 +211,7 @@ def _plan(connection: Connection, catalog: Catalog, target: SpecVersion) -> _Pla
         growth(found, new),
         fills_of(version, target),
         merged,
-        read_delete_chains(connection, old),
+        old_files.read_delete_chains(connection, old),
         (*shrinkage(found, new), *renames, *conversions),
         (
             *why_not_ordered(found, new),
@@ -247,39 +232,39 @@ class _Migration:
         self._wants_backup = wants_backup
         self._schema = catalog.tables.metadata_schema
         self._tables = catalog_tables(target, self._schema)
-        self._needs_copy: dict[MergedFile, bool] = {}
-        self._copies: dict[MergedFile, StampedCopy] = {}
-        self._joined: dict[DeleteChain, JoinedDeletes] = {}
+        self._needs_copy: dict[old_files.MergedFile, bool] = {}
+        self._copies: dict[old_files.MergedFile, old_files.StampedCopy] = {}
+        self._joined: dict[old_files.DeleteChain, old_files.JoinedDeletes] = {}
         self._backup: Path | None = None
         self._named: set[Place] = set()  # files that the catalog may name by now
         self._may_be_committed = False
 
     def look_at(self, plan: _Plan) -> None:
         """Find out which merged files have to be copied; nothing is written."""
-        from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+        from ...storage.files.parallel import in_threads
 
         if plan.merged.counted or plan.chains:
             self._files.refuse()
         in_threads(self._look, [file for file in plan.merged.counted if file not in self._needs_copy])
 
-    def _look(self, file: MergedFile) -> None:
-        self._needs_copy[file] = needs_copy(file, self._catalog.data_path, self._files.locate)
+    def _look(self, file: old_files.MergedFile) -> None:
+        self._needs_copy[file] = old_files.needs_copy(file, self._catalog.data_path, self._files.locate)
 
     def why_not_readable(self, plan: _Plan) -> tuple[str, ...]:
         """Read what the migration would, and return why that is not possible, each with what to do."""
-        from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+        from ...storage.files.parallel import in_threads
 
         data_path, locate = self._catalog.data_path, self._files.locate
         tries = [_Try(partial(self._look, file), file.newest) for file in plan.merged.counted]
         tries += [
-            _Try(partial(deletes_of, chain, data_path, locate), chain.files[-1].begin - 1)
+            _Try(partial(old_files.deletes_of, chain, data_path, locate), chain.files[-1].begin - 1)
             for chain in plan.chains
         ]
         if tries and (refusal := _why_not(self._files.refuse)) is not None:
             return (refusal,)
         return tuple(one for one in in_threads(_Try.why_not, tries) if one is not None)
 
-    def to_copy(self, plan: _Plan) -> list[MergedFile]:
+    def to_copy(self, plan: _Plan) -> list[old_files.MergedFile]:
         """Return the merged files of a plan that have to be copied, as far as they could be read."""
         return [file for file in plan.merged.counted if self._needs_copy.get(file, False)]
 
@@ -301,22 +286,22 @@ class _Migration:
         )
 
     def _write(self, plan: _Plan) -> None:
-        from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+        from ...storage.files.parallel import in_threads
 
         data_path, locate = self._catalog.data_path, self._files.locate
         beside = [*(file.place for file in self.to_copy(plan)), *(one.files[-1].place for one in plan.chains)]
         for place in beside:
             self._catalog.check_writable(place.full(data_path))
 
-        def copy(file: MergedFile) -> None:
-            self._copies[file] = copy_stamped(file, data_path, locate)
+        def copy(file: old_files.MergedFile) -> None:
+            self._copies[file] = old_files.copy_stamped(file, data_path, locate)
 
         in_threads(copy, [file for file in self.to_copy(plan) if file not in self._copies])
         moved = {copy.of.id: copy.place for copy in self._copies.values()}
 
-        def join(chain: DeleteChain) -> None:
+        def join(chain: old_files.DeleteChain) -> None:
             data_file = moved.get(chain.data_file_id, chain.data_file)
-            self._joined[chain] = join_chain(chain, data_file, data_path, locate)
+            self._joined[chain] = old_files.join_chain(chain, data_file, data_path, locate)
 
         in_threads(join, [chain for chain in plan.chains if chain not in self._joined])
 
@@ -366,11 +351,11 @@ class _Migration:
             fill.run(connection, self._tables, plan.version)
         copied, joined = self.to_copy(plan), [self._joined[chain] for chain in plan.chains]
         stamped = [(file.id, file.newest) for file in plan.merged.counted if not self._needs_copy[file]]
-        put_stamped(connection, self._tables, [*plan.merged.stamped, *stamped])
+        old_files.put_stamped(connection, self._tables, [*plan.merged.stamped, *stamped])
         self._named |= {self._copies[file].place for file in copied}
         self._named |= {one.place for one in joined if one.place is not None}
-        put_copies(connection, self._tables, [self._copies[file] for file in copied])
-        put_joined(connection, self._tables, joined)
+        old_files.put_copies(connection, self._tables, [self._copies[file] for file in copied])
+        old_files.put_joined(connection, self._tables, joined)
         old = [
             *(file.place for file in copied),
             *(file.place for one in joined if one.place is not None for file in one.of.files),

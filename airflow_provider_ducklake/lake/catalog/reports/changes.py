@@ -146,7 +146,7 @@ class ChangeFeed:
         Columns: ``snapshot_id`` and ``rowid`` (int64), ``change_type`` (``insert``, ``delete``,
         ``update_preimage``, ``update_postimage``), then the table's as of the end snapshot.
         """
-        from ...storage.rows.table_reader import read_changes  # noqa: PLC0415 - heavy
+        from ...storage.rows.table_reader import read_changes
 
         return read_changes(self.plan, self._locate)
 

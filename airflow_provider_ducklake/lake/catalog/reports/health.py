@@ -7,21 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    RowMapping,
-    Table,
-    and_,
-    case,
-    column,
-    func,
-    literal,
-    select,
-    table,
-    true,
-    union_all,
-)
+import sqlalchemy as sa
+from sqlalchemy import column
 
 from ...spec.names.identifiers import QualifiedName, TableName
 from ..snapshot import read, read_snapshots
@@ -83,7 +70,7 @@ class LakeHealth:
         return {**plain, "oldest_snapshot_time": time, "tables": list(plain["tables"])}
 
 
-def health(connection: Connection, catalog: Catalog, names: Collection[TableName] | None) -> LakeHealth:
+def health(connection: sa.Connection, catalog: Catalog, names: Collection[TableName] | None) -> LakeHealth:
     """Return the numbers of the tables of those names, or of all, at the newest snapshot."""
     tables, head = catalog.tables, read_snapshots.head(connection, catalog.tables)
     if names is None:
@@ -97,12 +84,12 @@ def health(connection: Connection, catalog: Catalog, names: Collection[TableName
     marks = _inlined_deletes(connection, catalog, ids)
     inlined = inlined_row_counts(connection, catalog, ids, head.id)
     snapshot, scheduled = tables["snapshot"], tables["files_scheduled_for_deletion"]
-    count, oldest = connection.execute(select(func.count(), func.min(snapshot.c.snapshot_id))).one()
+    count, oldest = connection.execute(sa.select(sa.func.count(), sa.func.min(snapshot.c.snapshot_id))).one()
     return LakeHealth(
         head.id,
         count,
         read_snapshots.snapshot_at(connection, catalog, oldest).time,
-        connection.execute(select(func.count()).select_from(scheduled)).scalar_one(),
+        connection.execute(sa.select(sa.func.count()).select_from(scheduled)).scalar_one(),
         tuple(
             _of_table(
                 str(row.qualified),
@@ -142,19 +129,19 @@ def _of_table(
 
 
 def _data_files(
-    connection: Connection, catalog: Catalog, only: Collection[int] | None
+    connection: sa.Connection, catalog: Catalog, only: Collection[int] | None
 ) -> dict[int, dict[str, int]]:
     """Return the numbers of live data files of each of the tables (None: of all) that has any."""
     file = catalog.tables["data_file"]
     size, limits = file.c.file_size_bytes, list(SIZE_BANDS.values())
     bands = []
     for band, least, limit in zip(SIZE_BANDS, [0, *limits], limits, strict=False):
-        fits = size >= least if limit is None else and_(size >= least, size < limit)
-        bands.append(func.sum(case((fits, 1), else_=0)).label(band))
+        fits = size >= least if limit is None else sa.and_(size >= least, size < limit)
+        bands.append(sa.func.sum(sa.case((fits, 1), else_=0)).label(band))
     query = (
-        select(
+        sa.select(
             file.c.table_id,
-            func.count().label("files"),
+            sa.func.count().label("files"),
             _sum(size).label("bytes"),
             _sum(file.c.record_count).label("rows"),
             *bands,
@@ -165,24 +152,24 @@ def _data_files(
     return {row["table_id"]: _numbers(row) for row in connection.execute(query).mappings()}
 
 
-def _sum(column: ColumnElement[int]) -> ColumnElement[int]:
+def _sum(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
     """Return the sum as a number of the column's own type: of an expression, databases give others."""
-    return func.sum(column, type_=column.type)
+    return sa.func.sum(column, type_=column.type)
 
 
-def _is_of(file: Table, only: Collection[int] | None) -> ColumnElement[bool]:
-    return true() if only is None else file.c.table_id.in_(only)
+def _is_of(file: sa.Table, only: Collection[int] | None) -> sa.ColumnElement[bool]:
+    return sa.true() if only is None else file.c.table_id.in_(only)
 
 
 def _delete_files(
-    connection: Connection, catalog: Catalog, only: Collection[int] | None
+    connection: sa.Connection, catalog: Catalog, only: Collection[int] | None
 ) -> dict[int, dict[str, int]]:
     """Count the live delete files of live data files, by table."""
     file, delete = catalog.tables["data_file"], catalog.tables["delete_file"]
     query = (
-        select(
+        sa.select(
             delete.c.table_id,
-            func.count().label("files"),
+            sa.func.count().label("files"),
             _sum(delete.c.file_size_bytes).label("bytes"),
             _sum(delete.c.delete_count).label("rows"),
         )
@@ -193,11 +180,13 @@ def _delete_files(
     return {row["table_id"]: _numbers(row) for row in connection.execute(query).mappings()}
 
 
-def _numbers(row: RowMapping) -> dict[str, int]:
+def _numbers(row: sa.RowMapping) -> dict[str, int]:
     return {str(name): int(value or 0) for name, value in row.items()}
 
 
-def _inlined_deletes(connection: Connection, catalog: Catalog, table_ids: Collection[int]) -> dict[int, int]:
+def _inlined_deletes(
+    connection: sa.Connection, catalog: Catalog, table_ids: Collection[int]
+) -> dict[int, int]:
     """Return the number of marks on live data files of each of the tables that has any."""
     schema, file = catalog.tables.metadata_schema, catalog.tables["data_file"]
     existing = catalog.dialect.table_names(connection, schema)
@@ -205,12 +194,12 @@ def _inlined_deletes(connection: Connection, catalog: Catalog, table_ids: Collec
     for table_id in sorted(table_ids):
         name = inlined_delete_name(table_id)
         if name in existing:
-            marks = table(name, column("file_id"), schema=schema)
-            query = select(literal(table_id).label("table_id"), func.count().label("marks"))
+            marks = sa.table(name, column("file_id"), schema=schema)
+            query = sa.select(sa.literal(table_id).label("table_id"), sa.func.count().label("marks"))
             joined = marks.join(file, file.c.data_file_id == marks.c.file_id)
             queries.append(query.select_from(joined).where(file.c.end_snapshot.is_(None)))
     return {
         row.table_id: row.marks
         for start in range(0, len(queries), _AT_ONCE)
-        for row in connection.execute(union_all(*queries[start : start + _AT_ONCE]))
+        for row in connection.execute(sa.union_all(*queries[start : start + _AT_ONCE]))
     }

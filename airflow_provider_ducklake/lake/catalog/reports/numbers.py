@@ -11,20 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    Table,
-    and_,
-    case,
-    false,
-    func,
-    literal,
-    null,
-    or_,
-    select,
-)
+import sqlalchemy as sa
 
 from ...errors import StorageError, UnsupportedFeatureError
 from ...planning.reading.pruning import Bounds, ColumnHistory, InexactError, bounds_of_files, exact, widened
@@ -86,7 +73,7 @@ class ListedFile:
 
 
 def table_infos(
-    connection: Connection, catalog: Catalog, at: int, name: QualifiedName | None = None
+    connection: sa.Connection, catalog: Catalog, at: int, name: QualifiedName | None = None
 ) -> list[TableInfo]:
     """Describe the tables at a snapshot, or the one of that name, sorted by name."""
     rows = read.table_rows(connection, catalog.tables, at, name)
@@ -110,13 +97,15 @@ def table_infos(
 
 
 def _files(
-    connection: Connection, catalog: Catalog, kind: str, at: int, only: Collection[int] | None
+    connection: sa.Connection, catalog: Catalog, kind: str, at: int, only: Collection[int] | None
 ) -> dict[int, tuple[int, int]]:
     """Return the number and size of the visible files of each of the tables (None: of all) that has any."""
     file = catalog.tables[kind]
-    size = func.sum(file.c.file_size_bytes, type_=file.c.file_size_bytes.type)
+    size = sa.func.sum(file.c.file_size_bytes, type_=file.c.file_size_bytes.type)
     query = (
-        select(file.c.table_id, func.count(), size).where(read.visible(file, at)).group_by(file.c.table_id)
+        sa.select(file.c.table_id, sa.func.count(), size)
+        .where(read.visible(file, at))
+        .group_by(file.c.table_id)
     )
     if only is not None:
         query = query.where(file.c.table_id.in_(only))
@@ -124,18 +113,18 @@ def _files(
 
 
 def inlined_row_counts(
-    connection: Connection, catalog: Catalog, table_ids: Collection[int], at: int
+    connection: sa.Connection, catalog: Catalog, table_ids: Collection[int], at: int
 ) -> dict[int, int]:
     """Return the number of rows in the catalog at a snapshot of each of the tables that has any."""
     registry, schema = catalog.tables["inlined_data_tables"], catalog.tables.metadata_schema
-    registered = connection.execute(select(registry.c.table_id, registry.c.table_name).distinct()).all()
+    registered = connection.execute(sa.select(registry.c.table_id, registry.c.table_name).distinct()).all()
     existing = catalog.dialect.table_names(connection, schema) if registered else set()
     counts = []
     for table_id, name in registered:
         if table_id in table_ids and name in existing:
             rows = bare_table(name, catalog.tables)
-            is_live = or_(rows.c.end_snapshot.is_(None), rows.c.end_snapshot > at)
-            count = select(literal(table_id).label("table_id"), func.count().label("number"))
+            is_live = sa.or_(rows.c.end_snapshot.is_(None), rows.c.end_snapshot > at)
+            count = sa.select(sa.literal(table_id).label("table_id"), sa.func.count().label("number"))
             counts.append(count.select_from(rows).where(rows.c.begin_snapshot <= at, is_live))
     found: dict[int, int] = {}
     for row in asked(connection, counts):
@@ -161,7 +150,7 @@ def _listed(file: LiveDataFile, delete: LiveDeleteFile | None) -> ListedFile:
     )
 
 
-def count_rows(connection: Connection, catalog: Catalog, table: TableSnapshot) -> tuple[int, ScanPlan]:
+def count_rows(connection: sa.Connection, catalog: Catalog, table: TableSnapshot) -> tuple[int, ScanPlan]:
     """Count the rows that the catalog can count, and plan the read of the others."""
     at, table_id = table.snapshot.id, table.table_id
     marks = _marks(connection, catalog, table)
@@ -178,45 +167,45 @@ def count_rows(connection: Connection, catalog: Catalog, table: TableSnapshot) -
     return known, ScanPlan(replace(table, files=files), files, (), (), deletes)
 
 
-def _marks(connection: Connection, catalog: Catalog, table: TableSnapshot) -> Table | None:
+def _marks(connection: sa.Connection, catalog: Catalog, table: TableSnapshot) -> sa.Table | None:
     marks = inlined_delete_table(table.table_id, catalog.tables.metadata_schema)
     return marks if catalog.dialect.has_table(connection, marks.name, marks.schema) else None
 
 
-def _doubtful(catalog: Catalog, table: TableSnapshot, marks: Table | None) -> ColumnElement[bool]:
+def _doubtful(catalog: Catalog, table: TableSnapshot, marks: sa.Table | None) -> sa.ColumnElement[bool]:
     """Return the condition on data files whose number of rows only the files themselves can give."""
     file, deletes, at = catalog.tables["data_file"], catalog.tables["delete_file"].alias(), table.snapshot.id
-    deleted_from = select(deletes.c.data_file_id).where(
+    deleted_from = sa.select(deletes.c.data_file_id).where(
         deletes.c.table_id == table.table_id, visible(deletes, at)
     )
 
-    def is_in(files: Select[Any]) -> ColumnElement[bool]:
+    def is_in(files: sa.Select[Any]) -> sa.ColumnElement[bool]:
         return file.c.data_file_id.in_(files)
 
-    several = deleted_from.group_by(deletes.c.data_file_id).having(func.count() > 1)
-    conditions: list[ColumnElement[bool]] = [is_in(several)]
+    several = deleted_from.group_by(deletes.c.data_file_id).having(sa.func.count() > 1)
+    conditions: list[sa.ColumnElement[bool]] = [is_in(several)]
     # a flush records the snapshots of its rows, and not those of its deletes
     unsaid = is_in(deleted_from.where(deletes.c.partial_max.is_(None)))
     conditions += [
-        and_(file.c.partial_max.is_not(None), file.c.partial_max > at),  # never NULL: it is negated
+        sa.and_(file.c.partial_max.is_not(None), file.c.partial_max > at),  # never NULL: it is negated
         is_in(deleted_from.where(deletes.c.partial_max > at)),
-        and_(file.c.partial_max.is_not(None), unsaid),
+        sa.and_(file.c.partial_max.is_not(None), unsaid),
     ]
     if marks is not None:
-        marked = select(marks.c.file_id).where(marks.c.begin_snapshot <= at)
-        conditions.append(and_(is_in(deleted_from), is_in(marked)))
-    return or_(false(), *conditions)
+        marked = sa.select(marks.c.file_id).where(marks.c.begin_snapshot <= at)
+        conditions.append(sa.and_(is_in(deleted_from), is_in(marked)))
+    return sa.or_(sa.false(), *conditions)
 
 
 def _rows_in_files(
-    connection: Connection, catalog: Catalog, table: TableSnapshot, doubtful: ColumnElement[bool]
+    connection: sa.Connection, catalog: Catalog, table: TableSnapshot, doubtful: sa.ColumnElement[bool]
 ) -> int:
     """Return the number of rows of all files but the doubtful ones, less those in their delete files."""
     file, deletes, at = catalog.tables["data_file"], catalog.tables["delete_file"], table.snapshot.id
-    deleted = and_(deletes.c.data_file_id == file.c.data_file_id, visible(deletes, at))
-    left = file.c.record_count - func.coalesce(deletes.c.delete_count, 0)
+    deleted = sa.and_(deletes.c.data_file_id == file.c.data_file_id, visible(deletes, at))
+    left = file.c.record_count - sa.func.coalesce(deletes.c.delete_count, 0)
     query = (
-        select(maybe(func.sum(left, type_=file.c.record_count.type)))
+        sa.select(maybe(sa.func.sum(left, type_=file.c.record_count.type)))
         .select_from(file.outerjoin(deletes, deleted))
         .where(file.c.table_id == table.table_id, visible(file, at), ~doubtful)
     )
@@ -224,23 +213,23 @@ def _rows_in_files(
 
 
 def _marked_rows(
-    connection: Connection,
+    connection: sa.Connection,
     catalog: Catalog,
     table: TableSnapshot,
-    marks: Table | None,
-    doubtful: ColumnElement[bool],
+    marks: sa.Table | None,
+    doubtful: sa.ColumnElement[bool],
 ) -> int:
     """Return the number of rows of the other files that are deleted in the catalog."""
     if marks is None:
         return 0
     file, at = catalog.tables["data_file"], table.snapshot.id
-    certain = select(file.c.data_file_id).where(
+    certain = sa.select(file.c.data_file_id).where(
         file.c.table_id == table.table_id, visible(file, at), ~doubtful
     )
-    rows = select(marks.c.file_id, marks.c.row_id).where(
+    rows = sa.select(marks.c.file_id, marks.c.row_id).where(
         marks.c.begin_snapshot <= at, marks.c.file_id.in_(certain)
     )
-    return connection.execute(select(func.count()).select_from(rows.distinct().subquery())).scalar_one()
+    return connection.execute(sa.select(sa.func.count()).select_from(rows.distinct().subquery())).scalar_one()
 
 
 # The smallest and largest value of a column, if the catalog has them exactly.
@@ -255,10 +244,10 @@ class ColumnBounds:
 
 
 def column_bounds(
-    connection: Connection, catalog: Catalog, table: TableSnapshot, name: str
+    connection: sa.Connection, catalog: Catalog, table: TableSnapshot, name: str
 ) -> ColumnBounds | None:
     """Return the bounds of a top-level column; None where the catalog does not say them exactly."""
-    from ...storage.parquet.arrow_types import from_physical  # noqa: PLC0415 - heavy
+    from ...storage.parquet.arrow_types import from_physical
 
     column = table.schema.find(name, str(table.name))
     try:
@@ -269,7 +258,7 @@ def column_bounds(
     return ColumnBounds(low, high)
 
 
-def _bounds(connection: Connection, catalog: Catalog, table: TableSnapshot, column: Column) -> Bounds:
+def _bounds(connection: sa.Connection, catalog: Catalog, table: TableSnapshot, column: Column) -> Bounds:
     at = table.snapshot.id
     history = _history(connection, catalog, table, column)
     files = read_files.data_files(connection, catalog, table, stats_of=(column.id,))
@@ -281,10 +270,12 @@ def _bounds(connection: Connection, catalog: Catalog, table: TableSnapshot, colu
     return widened(found, _of_inlined(inlined, column))
 
 
-def _history(connection: Connection, catalog: Catalog, table: TableSnapshot, column: Column) -> ColumnHistory:
+def _history(
+    connection: sa.Connection, catalog: Catalog, table: TableSnapshot, column: Column
+) -> ColumnHistory:
     rows = catalog.tables["column"]
     query = (
-        select(rows.c.column_type, func.min(rows.c.begin_snapshot).label("since"))
+        sa.select(rows.c.column_type, sa.func.min(rows.c.begin_snapshot).label("since"))
         .where(rows.c.table_id == table.table_id, rows.c.column_id == column.id)
         .where(rows.c.begin_snapshot <= table.snapshot.id)
         .group_by(rows.c.column_type)
@@ -294,8 +285,8 @@ def _history(connection: Connection, catalog: Catalog, table: TableSnapshot, col
 
 
 def _of_inlined(parts: Sequence[InlinedRows], column: Column) -> Bounds:
-    from ...storage.parquet.arrow_types import values_of  # noqa: PLC0415 - heavy
-    from ...storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415
+    from ...storage.parquet.arrow_types import values_of
+    from ...storage.rows.inlined_values import inlined_in_schema
 
     rows = inlined_in_schema(parts, TableSchema((column,)))
     found: Bounds = None
@@ -334,17 +325,19 @@ class WrittenFile:
     encryption_key: FileKey | None = None
 
 
-def clients_in_catalog(connection: Connection, tables: CatalogTables) -> list[LakeClient]:
+def clients_in_catalog(connection: sa.Connection, tables: CatalogTables) -> list[LakeClient]:
     """Return who made the catalog, and who left a name in snapshots."""
     metadata, changes = tables["metadata"], tables["snapshot_changes"]
-    made = connection.execute(select(metadata.c.value).where(metadata.c.key == "created_by")).scalars()
+    made = connection.execute(sa.select(metadata.c.value).where(metadata.c.key == "created_by")).scalars()
     found = [LakeClient(name, "made the catalog", 0) for name in made]
     if "commit_extra_info" not in changes.c:
         return found
-    signed = [(changes.c.commit_extra_info.like(like), literal(name)) for like, name in _SIGNATURES.items()]
-    name = case(*signed, else_=null()).label("name")
+    signed = [
+        (changes.c.commit_extra_info.like(like), sa.literal(name)) for like, name in _SIGNATURES.items()
+    ]
+    name = sa.case(*signed, else_=sa.null()).label("name")
     rows = connection.execute(
-        select(name, func.max(changes.c.snapshot_id))
+        sa.select(name, sa.func.max(changes.c.snapshot_id))
         .where(changes.c.commit_extra_info.is_not(None))
         .group_by(name)
     )
@@ -352,10 +345,10 @@ def clients_in_catalog(connection: Connection, tables: CatalogTables) -> list[La
     return found
 
 
-def newest_files(connection: Connection, catalog: Catalog, count: int) -> list[WrittenFile]:
+def newest_files(connection: sa.Connection, catalog: Catalog, count: int) -> list[WrittenFile]:
     """Return the newest data files that clients of the lake wrote: none that was added from elsewhere."""
     file = catalog.tables["data_file"]
-    query = select(
+    query = sa.select(
         file.c.table_id, file.c.begin_snapshot, file.c.path, file.c.path_is_relative, file.c.encryption_key
     )
     if "mapping_id" in file.c:  # a migration asks 0.1, too
@@ -375,8 +368,8 @@ def newest_files(connection: Connection, catalog: Catalog, count: int) -> list[W
 
 def clients_of_files(files: Iterable[WrittenFile], locate: Callable[[str], Location]) -> list[LakeClient]:
     """Return who wrote files, by their footers; one that cannot be read says nothing."""
-    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
-    from ...storage.parquet.footer import read_metadata  # noqa: PLC0415
+    from ...storage.files.parallel import in_threads
+    from ...storage.parquet.footer import read_metadata
 
     def writer(file: WrittenFile) -> tuple[str | None, int]:
         try:

@@ -13,45 +13,13 @@ from sqlalchemy import Connection, select
 from uuid6 import uuid7
 
 from ...errors import AlreadyExistsError, InvalidInputError, SchemaNotFoundError, TableNotFoundError
-from ...planning.upkeep.restore import (
-    Counters,
-    FileActions,
-    RecreatedTable,
-    RestoreAction,
-    TableRestoration,
-    check_readable,
-    check_writable,
-    creation,
-    described,
-    in_own_partitions,
-    outdated_columns,
-    plan_files,
-)
+from ...planning.upkeep import restore as rules
 from ...spec.names.identifiers import QualifiedName, SchemaPath
 from ...spec.names.paths import CatalogPath, directory_name
 from ...spec.snapshots import CommittedSnapshot, JsonValue, SchemaId, Snapshot, SnapshotId, TableId, ViewId
 from ...spec.tags import ViewDefinition, parse_aliases
 from ...spec.types.texts import require_offset
-from ...transaction.changes import (
-    Change,
-    CommentOnView,
-    CommentOnViewColumn,
-    CreateSchema,
-    CreateView,
-    DropMacro,
-    DropSchema,
-    DropView,
-    NewSchemaRef,
-    NewTableRef,
-    NewViewRef,
-    NoteRestored,
-    RenameView,
-    RestoreMacro,
-    RestoreTable,
-    SchemaRef,
-    TableRef,
-    ViewRef,
-)
+from ...transaction import changes as kinds
 from ...transaction.changes_made import changes_table
 from ...transaction.definition import definition_changes
 from ..ledger.restores import RestoreNote
@@ -188,7 +156,7 @@ class PlacedMacro:
 class TargetSchema:
     """The schema that has, or gets, what lay in one then: itself, or another one of its name."""
 
-    ref: SchemaRef
+    ref: kinds.SchemaRef
     name: SchemaPath
     path: CatalogPath
 
@@ -201,7 +169,7 @@ class Scope:
     homes: Mapping[SchemaId, TargetSchema]
     views: tuple[Pair[ViewRow], ...] = ()
     macros: tuple[Pair[PlacedMacro], ...] = ()
-    schemas: tuple[CreateSchema | DropSchema, ...] = ()
+    schemas: tuple[kinds.CreateSchema | kinds.DropSchema, ...] = ()
 
     def moves(self, row: TableRow) -> bool:
         """Return True if a table cannot be restored under its id: the id of its schema has changed."""
@@ -259,7 +227,7 @@ def scope_of_schemas(
         raise SchemaNotFoundError(str(schema), target.id)
     homes, created = _homes(connection, tables, old, target, current, alike=attrgetter("parts"))
     kept = {home.ref for home in homes.values()}
-    dropped = [DropSchema(one.id, one.name) for one in new if one.id not in kept]
+    dropped = [kinds.DropSchema(one.id, one.name) for one in new if one.id not in kept]
     ids_then, ids_now = {one.id for one in old}, {one.id for one in new}
     of_tables = _pairs(
         _tables_in(connection, tables, target, ids_then),
@@ -287,7 +255,7 @@ def _homes(  # noqa: PLR0913 - which schemas, of when, and what makes them the s
     current: Snapshot,
     *,
     alike: Callable[[SchemaPath], Hashable],
-) -> tuple[dict[SchemaId, TargetSchema], tuple[CreateSchema, ...]]:
+) -> tuple[dict[SchemaId, TargetSchema], tuple[kinds.CreateSchema, ...]]:
     """Find the schema that restored objects of each one go to: itself, one of its name, or one to be created.
 
     Names are equal if ``alike`` maps them to the same value. Outer schemas are included.
@@ -297,7 +265,7 @@ def _homes(  # noqa: PLR0913 - which schemas, of when, and what makes them the s
     by_id, by_name = {one.id: one for one in living}, {alike(one.name): one for one in living}
     uuids = _uuids(connection, tables, target)
     homes: dict[SchemaId, TargetSchema] = {}
-    created: list[CreateSchema] = []
+    created: list[kinds.CreateSchema] = []
     for one in _outermost_first(old, were):
         found = by_id.get(one.id) or by_name.get(alike(one.name))
         if found is not None:
@@ -305,8 +273,8 @@ def _homes(  # noqa: PLR0913 - which schemas, of when, and what makes them the s
             continue
         above = None if one.parent is None else homes[one.parent]
         name = SchemaPath((*(above.name.parts if above else ()), one.name.name))
-        ref, parent = NewSchemaRef(len(created)), above.ref if above else None
-        created.append(CreateSchema(ref, name, uuids[one.id], parent, one.path, heir_of=one.id))
+        ref, parent = kinds.NewSchemaRef(len(created)), above.ref if above else None
+        created.append(kinds.CreateSchema(ref, name, uuids[one.id], parent, one.path, heir_of=one.id))
         homes[one.id] = TargetSchema(ref, name, one.path)
     return homes, tuple(created)
 
@@ -373,20 +341,20 @@ def _macros_in(
 
 def view_changes(
     connection: Connection, tables: CatalogTables, scope: Scope, target: Snapshot, current: Snapshot
-) -> Iterator[Change]:
+) -> Iterator[kinds.Change]:
     """Yield what brings views back, with their names and comments, and what drops those made since."""
     numbers = count()
     for pair in scope.views:
         if pair.target is None:
             assert pair.current is not None
-            yield DropView(pair.current.id, pair.current.name)
+            yield kinds.DropView(pair.current.id, pair.current.name)
             continue
         text = comment(connection, tables, target.id, pair.target.id)
-        ref: ViewRef
+        ref: kinds.ViewRef
         if pair.current is None:
-            ref = NewViewRef(next(numbers))
+            ref = kinds.NewViewRef(next(numbers))
             home = scope.homes[pair.target.schema_id].ref
-            yield CreateView(
+            yield kinds.CreateView(
                 ref, home, pair.target.name, pair.target.uuid, pair.target.definition, pair.target.id
             )
             before = None
@@ -395,52 +363,52 @@ def view_changes(
             yield from _renamed(pair.target, pair.current)
             before = comment(connection, tables, current.id, pair.target.id)
         if text != before:
-            yield CommentOnView(ref, pair.target.name, text)
+            yield kinds.CommentOnView(ref, pair.target.name, text)
         was = read.view_comments(connection, tables, target.id, pair.target.id)
         are = (
             {} if pair.current is None else read.view_comments(connection, tables, current.id, pair.target.id)
         )
         for column in {**was, **are}:
             if was.get(column) != are.get(column):
-                yield CommentOnViewColumn(ref, pair.target.name, column, was.get(column))
+                yield kinds.CommentOnViewColumn(ref, pair.target.name, column, was.get(column))
 
 
-def _renamed(target: ViewRow, current: ViewRow) -> Iterator[Change]:
+def _renamed(target: ViewRow, current: ViewRow) -> Iterator[kinds.Change]:
     if target.name != current.name:
-        yield RenameView(current.id, current.name, target.name)
+        yield kinds.RenameView(current.id, current.name, target.name)
 
 
-def macro_changes(scope: Scope, target: Snapshot) -> Iterator[Change]:
+def macro_changes(scope: Scope, target: Snapshot) -> Iterator[kinds.Change]:
     """Yield what brings macros back, and what drops those made since."""
     for pair in scope.macros:
         if pair.target is None and pair.current is not None:
-            yield DropMacro(pair.current.row.id, pair.current.name, pair.current.row.is_table_macro)
+            yield kinds.DropMacro(pair.current.row.id, pair.current.name, pair.current.row.is_table_macro)
         elif pair.current is None and pair.target is not None:
             home = scope.homes[pair.target.schema_id].ref
             is_table = pair.target.row.is_table_macro
-            yield RestoreMacro(pair.target.row.id, home, pair.target.name, is_table, target.id)
+            yield kinds.RestoreMacro(pair.target.row.id, home, pair.target.name, is_table, target.id)
 
 
-def in_words(change: Change) -> str:  # noqa: PLR0911 - a sentence for each kind
+def in_words(change: kinds.Change) -> str:  # noqa: PLR0911 - a sentence for each kind
     """Describe a change of a schema, view or macro."""
     match change:
-        case CreateSchema(name=schema):
+        case kinds.CreateSchema(name=schema):
             return f"schema {schema} comes back"
-        case DropSchema(name=schema):
+        case kinds.DropSchema(name=schema):
             return f"schema {schema} goes"
-        case CreateView(name=name):
+        case kinds.CreateView(name=name):
             return f"view {name} comes back"
-        case DropView(name=name):
+        case kinds.DropView(name=name):
             return f"view {name} goes"
-        case RenameView(name=name, new_name=new_name):
+        case kinds.RenameView(name=name, new_name=new_name):
             return f"view {name} becomes {new_name}"
-        case CommentOnView(name=name):
+        case kinds.CommentOnView(name=name):
             return f"the comment of view {name} changes"
-        case CommentOnViewColumn(name=name, column=column):
+        case kinds.CommentOnViewColumn(name=name, column=column):
             return f"the comment of column {column} of view {name} changes"
-        case RestoreMacro(name=name):
+        case kinds.RestoreMacro(name=name):
             return f"macro {name} comes back"
-        case DropMacro(name=name):
+        case kinds.DropMacro(name=name):
             return f"macro {name} goes"
         case _:
             raise AssertionError(change)
@@ -473,7 +441,7 @@ class RestoreResult:
     """
 
     as_of: SnapshotId | None
-    tables: tuple[TableRestoration, ...] = ()
+    tables: tuple[rules.TableRestoration, ...] = ()
     objects: tuple[str, ...] = ()
     committed: CommittedSnapshot | None = None
     dry_run: bool = False
@@ -488,9 +456,9 @@ class PlannedTable:
 
     history: TableHistory
     restoring: Restoring
-    files: FileActions
-    definition: tuple[Change, ...]
-    new: RecreatedTable | None = None
+    files: rules.FileActions
+    definition: tuple[kinds.Change, ...]
+    new: rules.RecreatedTable | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -498,7 +466,7 @@ class PlannedTable:
         return self.files.is_empty and not self.history.inlined and not self.definition
 
     @property
-    def ref(self) -> TableRef:
+    def ref(self) -> kinds.TableRef:
         """The table that gets the rows."""
         return self.history.row.id if self.new is None else self.new.ref
 
@@ -531,15 +499,15 @@ class PlannedTable:
         return self.history.target.table.root if self.new is None else self.new.root
 
     @property
-    def summary(self) -> TableRestoration:
+    def summary(self) -> rules.TableRestoration:
         """The action on the table, for the result."""
         current = self.history.current
-        action = RestoreAction.RECREATED if current is None else RestoreAction.CHANGED
-        said = TableRestoration.of(self.history.target.table, action, self.files, self.history.inlined)
+        action = rules.RestoreAction.RECREATED if current is None else rules.RestoreAction.CHANGED
+        said = rules.TableRestoration.of(self.history.target.table, action, self.files, self.history.inlined)
         if self.new is not None:
             to_files = sum(len(part.rows) for part in self.history.returning)
             said = replace(said, rows_returned=said.rows_returned + to_files)
-        words = described(self.definition, None if current is None else current.table)
+        words = rules.described(self.definition, None if current is None else current.table)
         return replace(said, definition=tuple(words))
 
 
@@ -553,8 +521,8 @@ class Planned:
     target: Snapshot
     head: Snapshot
     tables: tuple[PlannedTable, ...] = ()
-    others: tuple[Change, ...] = ()
-    unchanged: tuple[NoteRestored, ...] = ()
+    others: tuple[kinds.Change, ...] = ()
+    unchanged: tuple[kinds.NoteRestored, ...] = ()
     dropped: tuple[TableRow, ...] = ()
 
     @property
@@ -571,15 +539,17 @@ class Planned:
 
     def result(self, *, dry_run: bool = False) -> RestoreResult:
         """Summarize the plan, without a commit."""
-        gone = (TableRestoration(str(row.qualified), RestoreAction.DROPPED) for row in self.dropped)
+        gone = (
+            rules.TableRestoration(str(row.qualified), rules.RestoreAction.DROPPED) for row in self.dropped
+        )
         tables = (*(one.summary for one in self.tables), *gone)
         return RestoreResult(self.target.id, tables, tuple(map(in_words, self.others)), dry_run=dry_run)
 
 
 def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> Planned:
     """Read what differs from what it was, and decide what becomes of it."""
-    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
-    from ...storage.moving.restored import Restoring  # noqa: PLC0415
+    from ...storage.files.parallel import in_threads
+    from ...storage.moving.restored import Restoring
 
     with catalog.dialect.reading() as connection:
         head = read_snapshots.head(connection, catalog.tables)
@@ -603,19 +573,19 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
     planned = []
     for number, history in enumerate(histories):
         restoring = Restoring(history.target, history.current, locate)
-        files = plan_files(history.files, in_threads(restoring.look, history.files.doubtful))
+        files = rules.plan_files(history.files, in_threads(restoring.look, history.files.doubtful))
         home = scope.homes[history.row.schema.id]
         if history.counters is not None:
-            new = _new_table(NewTableRef(number), history.row, history.counters, home, catalog)
+            new = _new_table(kinds.NewTableRef(number), history.row, history.counters, home, catalog)
             one = _recreated(history, restoring, files, new)
         else:
             one = PlannedTable(history, restoring, files, tuple(_definition(history, files, home.ref)))
         if history.current is not None:
-            check_readable(history.target.table, history.current.table)
+            rules.check_readable(history.target.table, history.current.table)
         if one.writes_rows:
-            check_writable(history.target.table, has_inlined=one.writes_inlined)
+            rules.check_writable(history.target.table, has_inlined=one.writes_inlined)
         if one.is_empty:
-            unchanged.append(NoteRestored(history.row.id, history.row.qualified, target.id))
+            unchanged.append(kinds.NoteRestored(history.row.id, history.row.qualified, target.id))
         else:
             planned.append(one)
     dropped = tuple(pair.current for pair in scope.tables if pair.target is None and pair.current is not None)
@@ -624,12 +594,12 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
 
 def _as_they_were(
     pairs: Iterable[Pair[TableRow]], doubtful: Collection[Pair[TableRow]], target: Snapshot
-) -> Iterator[NoteRestored]:
+) -> Iterator[kinds.NoteRestored]:
     """Yield the tables that are known to match; a recreated one, as of the snapshot that recreated it."""
     for pair in pairs:
         if pair.current is not None and pair not in doubtful:
             as_of = target.id if pair.target is not None else pair.current.begin_snapshot
-            yield NoteRestored(pair.current.id, pair.current.qualified, as_of)
+            yield kinds.NoteRestored(pair.current.id, pair.current.qualified, as_of)
 
 
 def _snapshot(connection: Connection, catalog: Catalog, at: int | datetime | str) -> Snapshot:
@@ -653,32 +623,38 @@ def _scope(
 
 
 def _new_table(
-    ref: NewTableRef, row: TableRow, counters: Counters, home: TargetSchema, catalog: Catalog
-) -> RecreatedTable:
+    ref: kinds.NewTableRef, row: TableRow, counters: rules.Counters, home: TargetSchema, catalog: Catalog
+) -> rules.RecreatedTable:
     uuid = str(uuid7())
     directory = directory_name(row.name, uuid)
     root = home.path.below(catalog.data_path) + directory
     name = QualifiedName(home.name, row.name)
-    return RecreatedTable(ref, home.ref, name, uuid, directory, root, counters)
+    return rules.RecreatedTable(ref, home.ref, name, uuid, directory, root, counters)
 
 
 def _recreated(
-    history: TableHistory, restoring: Restoring, files: FileActions, new: RecreatedTable
+    history: TableHistory, restoring: Restoring, files: rules.FileActions, new: rules.RecreatedTable
 ) -> PlannedTable:
-    own = in_own_partitions(files, history.target.table.partition_spec)
+    own = rules.in_own_partitions(files, history.target.table.partition_spec)
     return PlannedTable(
-        history, restoring, own, tuple(creation(history.target.table, history.definition_then, new)), new
+        history,
+        restoring,
+        own,
+        tuple(rules.creation(history.target.table, history.definition_then, new)),
+        new,
     )
 
 
-def _definition(history: TableHistory, files: FileActions, home: SchemaRef) -> Iterator[Change]:
+def _definition(
+    history: TableHistory, files: rules.FileActions, home: kinds.SchemaRef
+) -> Iterator[kinds.Change]:
     table, row = history.target.table, history.row
     if history.current is not None:
-        outdated = outdated_columns(files.copied, table, history.since)
+        outdated = rules.outdated_columns(files.copied, table, history.since)
         yield from definition_changes(
             table.table_id, history.definition_now, history.definition_then, outdated=outdated
         )
         return
-    yield RestoreTable(table.table_id, home, table.name, row.uuid, row.path, table.schema)
+    yield kinds.RestoreTable(table.table_id, home, table.name, row.uuid, row.path, table.schema)
     came_back = replace(history.definition_then, has_layout=history.has_layout)
     yield from definition_changes(table.table_id, None, came_back)

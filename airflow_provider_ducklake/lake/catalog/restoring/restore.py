@@ -113,7 +113,7 @@ class _Work:
 
     def _new_files(self, planned: PlannedTable) -> Iterator[RestoredFile]:
         """Copy and write the files of a table, under the protection of a registered job."""
-        from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+        from ...storage.files.parallel import in_threads
 
         table, files, root = planned.history.target.table, planned.files, planned.root
         settings = ParquetSettings.of_options(table.options)
@@ -181,7 +181,7 @@ def _statistics(history: TableHistory) -> tuple[Mapping[ColumnId, TableColumnSta
     """Compute the column statistics of the restored inlined rows."""
     if not history.returning:
         return ()
-    from ...storage.rows.inlined_values import inlined_in_schema, inlined_stats  # noqa: PLC0415 - heavy
+    from ...storage.rows.inlined_values import inlined_in_schema, inlined_stats
 
     columns = history.target.table.schema.columns
     bounded = TableSchema(tuple(one for one in columns if not _is_unordered(one)))

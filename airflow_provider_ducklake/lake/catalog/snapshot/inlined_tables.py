@@ -12,39 +12,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    ColumnElement,
-    Dialect,
-    Double,
-    Integer,
-    Interval,
-    LargeBinary,
-    MetaData,
-    Numeric,
-    SmallInteger,
-    Table,
-    Time,
-    TypeDecorator,
-    Uuid,
-    cast,
-    quoted_name,
-)
+import sqlalchemy as sa
 from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine, UserDefinedType
 
 from ...spec.names.identifiers import KEYWORDS, fold, quote
 from ...spec.schema import TableSchema
-from ...spec.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    ListType,
-    MapType,
-    ScalarKind,
-    ScalarType,
-    StructType,
-)
+from ...spec.types import ducklake_types as dl
 from ..database.tables import CatalogInteger, CatalogTables, catalog_table
 
 if TYPE_CHECKING:
@@ -72,27 +45,27 @@ class InlinedScalar:
 
 _TEXTS_OF_0_3 = "varchar text json jsonb"
 INLINED_SCALARS = {
-    "boolean": InlinedScalar(BigInteger(), Boolean()),
-    "int8": InlinedScalar(BigInteger(), SmallInteger(), duckdb="TINYINT"),
-    "int16": InlinedScalar(BigInteger(), SmallInteger(), duckdb="SMALLINT"),
-    "int32": InlinedScalar(BigInteger(), Integer(), duckdb="INTEGER"),
-    "int64": InlinedScalar(BigInteger(), BigInteger(), duckdb="BIGINT"),
+    "boolean": InlinedScalar(sa.BigInteger(), sa.Boolean()),
+    "int8": InlinedScalar(sa.BigInteger(), sa.SmallInteger(), duckdb="TINYINT"),
+    "int16": InlinedScalar(sa.BigInteger(), sa.SmallInteger(), duckdb="SMALLINT"),
+    "int32": InlinedScalar(sa.BigInteger(), sa.Integer(), duckdb="INTEGER"),
+    "int64": InlinedScalar(sa.BigInteger(), sa.BigInteger(), duckdb="BIGINT"),
     "int128": InlinedScalar(duckdb="HUGEINT"),
-    "uint8": InlinedScalar(BigInteger(), Integer(), duckdb="UTINYINT"),
-    "uint16": InlinedScalar(BigInteger(), Integer(), duckdb="USMALLINT"),
-    "uint32": InlinedScalar(BigInteger(), BigInteger(), duckdb="UINTEGER"),
+    "uint8": InlinedScalar(sa.BigInteger(), sa.Integer(), duckdb="UTINYINT"),
+    "uint16": InlinedScalar(sa.BigInteger(), sa.Integer(), duckdb="USMALLINT"),
+    "uint32": InlinedScalar(sa.BigInteger(), sa.BigInteger(), duckdb="UINTEGER"),
     "uint64": InlinedScalar(duckdb="UBIGINT"),
     "uint128": InlinedScalar(duckdb="UHUGEINT"),
     "float32": InlinedScalar(VARCHAR(), REAL(), duckdb="FLOAT"),
-    "float64": InlinedScalar(VARCHAR(), Double(), duckdb="DOUBLE"),
+    "float64": InlinedScalar(VARCHAR(), sa.Double(), duckdb="DOUBLE"),
     # PostgreSQL's text cannot hold a NUL
-    "varchar": InlinedScalar(VARCHAR(), LargeBinary(), former=_TEXTS_OF_0_3),
-    "json": InlinedScalar(VARCHAR(), LargeBinary(), former=_TEXTS_OF_0_3),
-    "blob": InlinedScalar(BLOB(), LargeBinary()),
-    "uuid": InlinedScalar(VARCHAR(), Uuid(as_uuid=False)),
+    "varchar": InlinedScalar(VARCHAR(), sa.LargeBinary(), former=_TEXTS_OF_0_3),
+    "json": InlinedScalar(VARCHAR(), sa.LargeBinary(), former=_TEXTS_OF_0_3),
+    "blob": InlinedScalar(BLOB(), sa.LargeBinary()),
+    "uuid": InlinedScalar(VARCHAR(), sa.Uuid(as_uuid=False)),
     "date": InlinedScalar(former="date"),
-    "time": InlinedScalar(VARCHAR(), Time(), reads_text=True),
-    "timetz": InlinedScalar(VARCHAR(), Time(timezone=True), reads_text=True, duckdb="TIME WITH TIME ZONE"),
+    "time": InlinedScalar(VARCHAR(), sa.Time(), reads_text=True),
+    "timetz": InlinedScalar(VARCHAR(), sa.Time(timezone=True), reads_text=True, duckdb="TIME WITH TIME ZONE"),
     "time_ns": InlinedScalar(),
     "timestamp": InlinedScalar(former="timestamp"),
     "timestamp_s": InlinedScalar(),
@@ -100,17 +73,17 @@ INLINED_SCALARS = {
     "timestamp_ns": InlinedScalar(),
     "timestamptz": InlinedScalar(former="timestamptz", duckdb="TIMESTAMP WITH TIME ZONE"),
     "timestamptz_ns": InlinedScalar(),
-    "interval": InlinedScalar(VARCHAR(), Interval(), reads_text=True),
-    "variant": InlinedScalar(BLOB(), LargeBinary()),
+    "interval": InlinedScalar(VARCHAR(), sa.Interval(), reads_text=True),
+    "variant": InlinedScalar(BLOB(), sa.LargeBinary()),
     "geometry": InlinedScalar(),
-    "null": InlinedScalar(BigInteger(), Integer(), duckdb="INTEGER"),
+    "null": InlinedScalar(sa.BigInteger(), sa.Integer(), duckdb="INTEGER"),
     "unknown": InlinedScalar(duckdb="VARCHAR"),
 }
 
 
 # elsewhere as in SQLite; of DuckDB's own types we ask for texts
 _SQLITE = {name: row.sqlite for name, row in INLINED_SCALARS.items()}
-_POSTGRES = {"decimal": Numeric(), **{name: row.postgresql for name, row in INLINED_SCALARS.items()}}
+_POSTGRES = {"decimal": sa.Numeric(), **{name: row.postgresql for name, row in INLINED_SCALARS.items()}}
 _STORED: dict[str, dict[str, TypeEngine[Any]]] = {"postgresql": _POSTGRES}
 
 
@@ -126,61 +99,61 @@ class _DuckDbType(UserDefinedType[Any]):
         return self.name
 
 
-def duckdb_type(type_: DuckLakeType) -> str:
+def duckdb_type(type_: dl.DuckLakeType) -> str:
     """Return a type as DuckDB's SQL writes it; its INT8 has 8 bytes, DuckLake's int8 has 8 bits.
 
     >>> duckdb_type(ListType(ScalarType("int8")))
     'TINYINT[]'
     """
     match type_:
-        case DecimalType(precision, scale):
+        case dl.DecimalType(precision, scale):
             return f"DECIMAL({precision},{scale})"
-        case ListType(element):
+        case dl.ListType(element):
             return f"{duckdb_type(element)}[]"
-        case StructType(fields):
+        case dl.StructType(fields):
             return f"STRUCT({', '.join(f'{quote(one.name)} {duckdb_type(one.type)}' for one in fields)})"
-        case MapType(key, value):
+        case dl.MapType(key, value):
             return f"MAP({duckdb_type(key)}, {duckdb_type(value)})"
-        case ScalarType(name):
+        case dl.ScalarType(name):
             return INLINED_SCALARS[name].duckdb or name.upper()
 
 
-_NATIVE: dict[str, Callable[[DuckLakeType], TypeEngine[Any]]] = {
+_NATIVE: dict[str, Callable[[dl.DuckLakeType], TypeEngine[Any]]] = {
     "duckdb": lambda type_: _DuckDbType(duckdb_type(type_))
 }
 
 
-def _stored_type(type_: DuckLakeType, dialect_name: str) -> TypeEngine[Any]:
+def _stored_type(type_: dl.DuckLakeType, dialect_name: str) -> TypeEngine[Any]:
     """Return the declared type of a column; types without an equivalent are text, nested ones too."""
     if dialect_name in _NATIVE:
         return _NATIVE[dialect_name](type_)
     types = _STORED.get(dialect_name, _SQLITE)
     match type_:
-        case DecimalType(precision, scale) if "decimal" in types:
-            return Numeric(precision, scale)
-        case ScalarType(name):
+        case dl.DecimalType(precision, scale) if "decimal" in types:
+            return sa.Numeric(precision, scale)
+        case dl.ScalarType(name):
             return types[name]
         case _:
             return VARCHAR()
 
 
-class InlinedValue(TypeDecorator[Any]):
+class InlinedValue(sa.TypeDecorator[Any]):
     """A user's column in an inlined table; values are those of ``storage.rows.inlined_values``."""
 
     impl = VARCHAR
     cache_ok = True
 
-    def __init__(self, type_: DuckLakeType) -> None:
+    def __init__(self, type_: dl.DuckLakeType) -> None:
         super().__init__()
         self.type_ = type_
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
         return _stored_type(self.type_, dialect.name)
 
-    def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+    def column_expression(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         """Read times as text: Python's own end before 24:00:00."""
-        is_text = isinstance(self.type_, ScalarType) and INLINED_SCALARS[self.type_.name].reads_text
-        return cast(column, VARCHAR) if is_text else column
+        is_text = isinstance(self.type_, dl.ScalarType) and INLINED_SCALARS[self.type_.name].reads_text
+        return sa.cast(column, VARCHAR) if is_text else column
 
 
 def inlined_table_name(table_id: int, schema_version: int | str) -> str:
@@ -188,26 +161,26 @@ def inlined_table_name(table_id: int, schema_version: int | str) -> str:
     return f"ducklake_inlined_data_{table_id}_{schema_version}"
 
 
-def inlined_table(schema: TableSchema, table_id: int, schema_version: int, tables: CatalogTables) -> Table:
+def inlined_table(schema: TableSchema, table_id: int, schema_version: int, tables: CatalogTables) -> sa.Table:
     """Return the table for rows inlined into a column layout, for CREATE, INSERT and SELECT."""
     return _table(inlined_table_name(table_id, schema_version), schema, tables)
 
 
-def bare_table(name: str, tables: CatalogTables) -> Table:
+def bare_table(name: str, tables: CatalogTables) -> sa.Table:
     """Return an inlined table with the columns that say which row it is and when it lived, and no others."""
     return _table(name, TableSchema(()), tables)
 
 
 @lru_cache(maxsize=512)
-def _table(name: str, schema: TableSchema, tables: CatalogTables) -> Table:
+def _table(name: str, schema: TableSchema, tables: CatalogTables) -> sa.Table:
     """Return one and the same table each time, so that SQLAlchemy compiles its statements once."""
     named = zip(tables.writer.inlined_columns, _KEYS, strict=True)
     return catalog_table(
         name,
-        MetaData(schema=tables.metadata_schema),
-        *(Column(one, CatalogInteger(is_needed=key != END_SNAPSHOT), key=key) for one, key in named),
+        sa.MetaData(schema=tables.metadata_schema),
+        *(sa.Column(one, CatalogInteger(is_needed=key != END_SNAPSHOT), key=key) for one, key in named),
         *(
-            Column(_written(column.name), InlinedValue(column.type), key=cell_key(column.name))
+            sa.Column(_written(column.name), InlinedValue(column.type), key=cell_key(column.name))
             for column in schema.columns
         ),
     )
@@ -218,7 +191,7 @@ def cell_key(name: str) -> str:
     return f"column {name}"
 
 
-def names_of(table: Table) -> list[str]:
+def names_of(table: sa.Table) -> list[str]:
     """Return the names of a table's columns as the database has them, in its order."""
     return [column.name for column in table.columns]
 
@@ -235,7 +208,7 @@ def _written(name: str) -> str:
     """
     folded = fold(name)
     is_bare = folded != name and _PLAIN.fullmatch(name) is not None and folded not in KEYWORDS
-    return quoted_name(name, quote=not is_bare or folded in _OF_SQLITE)
+    return sa.quoted_name(name, quote=not is_bare or folded in _OF_SQLITE)
 
 
 def inlined_delete_name(table_id: int) -> str:
@@ -243,13 +216,13 @@ def inlined_delete_name(table_id: int) -> str:
     return f"ducklake_inlined_delete_{table_id}"
 
 
-def inlined_delete_table(table_id: int, metadata_schema: str | None) -> Table:
+def inlined_delete_table(table_id: int, metadata_schema: str | None) -> sa.Table:
     """Return the table of deletes in Parquet files; its ``row_id`` is a position in the file, from 0."""
     columns = ("file_id", ROW_ID, BEGIN_SNAPSHOT)
     return catalog_table(
         inlined_delete_name(table_id),
-        MetaData(schema=metadata_schema),
-        *(Column(one, CatalogInteger(is_needed=True)) for one in columns),
+        sa.MetaData(schema=metadata_schema),
+        *(sa.Column(one, CatalogInteger(is_needed=True)) for one in columns),
     )
 
 
@@ -279,12 +252,12 @@ def _unfit_name(schema: TableSchema, form: InlinedForm, writer: WriteVersion) ->
 def _unfit_type(schema: TableSchema, form: InlinedForm, writer: WriteVersion) -> str | None:
     for column in schema.walk():
         kind = column.type.facts.kind
-        if kind in (ScalarKind.GEOMETRY, ScalarKind.OTHER) or (
-            kind is ScalarKind.VARIANT and not (writer.inlines_variants and column in schema.columns)
+        if kind in (dl.ScalarKind.GEOMETRY, dl.ScalarKind.OTHER) or (
+            kind is dl.ScalarKind.VARIANT and not (writer.inlines_variants and column in schema.columns)
         ):
             return f"column {column.name} has type {column.type}"
     for column in schema.columns:
         row = column.type.facts
-        if row.kind is ScalarKind.TIME and row.per_second > form.finest_clock:
+        if row.kind is dl.ScalarKind.TIME and row.per_second > form.finest_clock:
             return f"the database has no type for column {column.name} ({column.type})"
     return None

@@ -10,22 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    BindParameter,
-    ColumnElement,
-    Connection,
-    FromClause,
-    Row,
-    Select,
-    String,
-    Table,
-    and_,
-    bindparam,
-    func,
-    null,
-    or_,
-    select,
-)
+import sqlalchemy as sa
 from uuid6 import uuid7
 
 from ...errors import CounterBehindError
@@ -42,17 +27,17 @@ if TYPE_CHECKING:
     from ..dialects.dialect import CatalogDialect
 
 
-def visible(table: FromClause, at: int | BindParameter[int] | None) -> ColumnElement[bool]:
+def visible(table: sa.FromClause, at: int | sa.BindParameter[int] | None) -> sa.ColumnElement[bool]:
     """Return the condition that a versioned row is visible at a snapshot; None: at the newest."""
     end = table.c.end_snapshot
     if at is None:
         return end.is_(None)
-    return and_(table.c.begin_snapshot <= at, or_(end.is_(None), end > at))
+    return sa.and_(table.c.begin_snapshot <= at, sa.or_(end.is_(None), end > at))
 
 
-def select_all(table: Table, *since: str) -> Select[Any]:
+def select_all(table: sa.Table, *since: str) -> sa.Select[Any]:
     """Return the query for all columns of a table, NULL for those named that its version does not have."""
-    return select(table, *(null().label(name) for name in since if name not in table.c))
+    return sa.select(table, *(sa.null().label(name) for name in since if name not in table.c))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +76,7 @@ _OF_SCHEMA = ("schema_id", "schema_name", "path", "path_is_relative", "parent_sc
 _PARENT = "parent_schema_id"  # since 1.1: before, no schema lies in another one
 
 
-def schemas(connection: Connection, tables: CatalogTables, at: int) -> list[SchemaRow]:
+def schemas(connection: sa.Connection, tables: CatalogTables, at: int) -> list[SchemaRow]:
     """Return the schemas visible at a snapshot, by id."""
     schema = tables["schema"]
     query = select_all(schema, _PARENT).where(visible(schema, at))
@@ -99,7 +84,7 @@ def schemas(connection: Connection, tables: CatalogTables, at: int) -> list[Sche
     return list(_schema_rows(rows, prefix="").values())
 
 
-def _schema_rows(rows: Iterable[Row[Any]], prefix: str) -> dict[int, SchemaRow]:
+def _schema_rows(rows: Iterable[sa.Row[Any]], prefix: str) -> dict[int, SchemaRow]:
     """Return the schemas that rows name in columns with that prefix, but for those of a dropped schema."""
     found: dict[int, SchemaRow] = {}
     for row in rows:
@@ -109,33 +94,35 @@ def _schema_rows(rows: Iterable[Row[Any]], prefix: str) -> dict[int, SchemaRow]:
     return {id_: replace(found[id_], name=path) for id_, path in paths.items()}
 
 
-def all_schema_paths(connection: Connection, tables: CatalogTables) -> dict[int, SchemaPath]:
+def all_schema_paths(connection: sa.Connection, tables: CatalogTables) -> dict[int, SchemaPath]:
     """Return the full names of all schemas, of whatever snapshot, by id."""
     return schema_paths(all_schema_parents(connection, tables))
 
 
-def all_schema_parents(connection: Connection, tables: CatalogTables) -> list[tuple[int, int | None, str]]:
+def all_schema_parents(connection: sa.Connection, tables: CatalogTables) -> list[tuple[int, int | None, str]]:
     """Return all schemas, of whatever snapshot, oldest first: id, the schema in which it lies, and name."""
     schema = tables["schema"]
     rows = connection.execute(select_all(schema, _PARENT).order_by(schema.c.begin_snapshot))
     return [(row.schema_id, row.parent_schema_id, row.schema_name) for row in rows]
 
 
-def first_schema_uuid(connection: Connection, tables: CatalogTables) -> str:
+def first_schema_uuid(connection: sa.Connection, tables: CatalogTables) -> str:
     """Return the uuid of the lake's oldest schema, which is its alone."""
     schema = tables["schema"]
-    oldest = select(schema.c.schema_uuid).order_by(schema.c.schema_id).limit(1)
+    oldest = sa.select(schema.c.schema_uuid).order_by(schema.c.schema_id).limit(1)
     return str(connection.execute(oldest).scalar_one())
 
 
-def find_schema(connection: Connection, tables: CatalogTables, at: int, name: SchemaPath) -> SchemaRow | None:
+def find_schema(
+    connection: sa.Connection, tables: CatalogTables, at: int, name: SchemaPath
+) -> SchemaRow | None:
     """Return the schema of that name; letter case is ignored."""
     rows = schemas(connection, tables, at)
     return next((row for row in rows if row.name.folded == name.folded), None)
 
 
 def table_rows(
-    connection: Connection, tables: CatalogTables, at: int, name: QualifiedName | None = None
+    connection: sa.Connection, tables: CatalogTables, at: int, name: QualifiedName | None = None
 ) -> list[TableRow]:
     """Return the tables at a snapshot, by schema and name; with ``name`` only those that it can mean."""
     return which_tables(tables, at, name).ask(connection)
@@ -146,7 +133,7 @@ def which_tables(
 ) -> Question[list[TableRow]]:
     """Ask for the tables at a snapshot (None: at the newest) by schema and name, as ``table_rows``."""
 
-    def read(rows: Sequence[Row[Any]]) -> list[TableRow]:
+    def read(rows: Sequence[sa.Row[Any]]) -> list[TableRow]:
         found = _table_rows(rows, tables["table"])
         meant = (row for row in found if name is None or row.qualified.folded == name.folded)
         return sorted(meant, key=lambda row: row.qualified)
@@ -158,23 +145,23 @@ def which_tables(
 
 
 @lru_cache
-def _tables_at(tables: CatalogTables, *parameters: str) -> Select[Any]:
+def _tables_at(tables: CatalogTables, *parameters: str) -> sa.Select[Any]:
     """Return the query for tables with their schemas; where schemas are nested, for all schemas besides."""
     table, schema = tables["table"], tables["schema"]
     at = AT if "at" in parameters else None
     of_schema = select_all(schema, _PARENT).selected_columns
-    meant = and_(schema.c.schema_id == table.c.schema_id, visible(table, at))
+    meant = sa.and_(schema.c.schema_id == table.c.schema_id, visible(table, at))
     if "name" in parameters:
-        meant &= func.lower(table.c.table_name) == bindparam("name", type_=String())
+        meant &= sa.func.lower(table.c.table_name) == sa.bindparam("name", type_=sa.String())
     return (
-        select(*(maybe(one).label(one.name) for one in table.c))
+        sa.select(*(maybe(one).label(one.name) for one in table.c))
         .add_columns(*(one.label(f"of_{one.name}") for one in of_schema))
         .select_from(schema.join(table, meant, isouter=_PARENT in schema.c))
         .where(visible(schema, at))
     )
 
 
-def _table_rows(rows: Sequence[Row[Any]], table: Table) -> Iterator[TableRow]:
+def _table_rows(rows: Sequence[sa.Row[Any]], table: sa.Table) -> Iterator[TableRow]:
     schemas = _schema_rows(rows, prefix="of_")
     for row in rows:
         if row.table_id is None:
@@ -184,7 +171,7 @@ def _table_rows(rows: Sequence[Row[Any]], table: Table) -> Iterator[TableRow]:
             yield _table_row(row, schemas[row.schema_id])
 
 
-def _table_row(row: Row[Any], schema: SchemaRow) -> TableRow:
+def _table_row(row: sa.Row[Any], schema: SchemaRow) -> TableRow:
     return TableRow(
         TableId(row.table_id),
         str(row.table_uuid),
@@ -196,23 +183,23 @@ def _table_row(row: Row[Any], schema: SchemaRow) -> TableRow:
 
 
 def view_names(
-    connection: Connection, tables: CatalogTables, at: int, schema_id: SchemaId
+    connection: sa.Connection, tables: CatalogTables, at: int, schema_id: SchemaId
 ) -> list[tuple[ViewId, str]]:
     """Return (id, name) of the views of a schema."""
     view = tables["view"]
     rows = connection.execute(
-        select(view.c.view_id, view.c.view_name).where(visible(view, at), view.c.schema_id == schema_id)
+        sa.select(view.c.view_id, view.c.view_name).where(visible(view, at), view.c.schema_id == schema_id)
     )
     return [(ViewId(row.view_id), row.view_name) for row in rows]
 
 
 def find_view(
-    connection: Connection, tables: CatalogTables, at: int, name: QualifiedName
+    connection: sa.Connection, tables: CatalogTables, at: int, name: QualifiedName
 ) -> tuple[QualifiedName, ViewDefinition] | None:
     """Return a view by name, as it is spelled, with its definition; None if there is none."""
     view = tables["view"]
     paths = {one.id: one.name for one in schemas(connection, tables, at)}
-    for row in connection.execute(select(view).where(visible(view, at))):
+    for row in connection.execute(sa.select(view).where(visible(view, at))):
         if row.schema_id in paths:
             found = QualifiedName(paths[row.schema_id], row.view_name)
             if found.folded == name.folded:
@@ -221,13 +208,13 @@ def find_view(
 
 
 def view_comments(
-    connection: Connection, tables: CatalogTables, at: int, view_id: int
+    connection: sa.Connection, tables: CatalogTables, at: int, view_id: int
 ) -> dict[str, str | None]:
     """Return the comments of a view's columns by their names in the query; None: it was taken away."""
     if "view_column_tag" not in tables:
         return {}
     tag = tables["view_column_tag"]
-    query = select(tag).where(tag.c.view_id == view_id, tag.c.key == "comment", visible(tag, at))
+    query = sa.select(tag).where(tag.c.view_id == view_id, tag.c.key == "comment", visible(tag, at))
     return {row.column_name: row.value for row in connection.execute(query)}
 
 
@@ -240,11 +227,11 @@ class MacroRow:
     is_table_macro: bool
 
 
-def macros(connection: Connection, tables: CatalogTables, at: int, schema_id: SchemaId) -> list[MacroRow]:
+def macros(connection: sa.Connection, tables: CatalogTables, at: int, schema_id: SchemaId) -> list[MacroRow]:
     """Return the macros of a schema."""
     macro, implementation = tables["macro"], tables["macro_impl"]
     rows = connection.execute(
-        select(macro.c.macro_id, macro.c.macro_name, func.min(implementation.c.type).label("type"))
+        sa.select(macro.c.macro_id, macro.c.macro_name, sa.func.min(implementation.c.type).label("type"))
         .outerjoin(implementation, implementation.c.macro_id == macro.c.macro_id)
         .where(visible(macro, at), macro.c.schema_id == schema_id)
         .group_by(macro.c.macro_id, macro.c.macro_name)
@@ -254,23 +241,23 @@ def macros(connection: Connection, tables: CatalogTables, at: int, schema_id: Sc
 
 
 def macro_definitions(
-    connection: Connection, tables: CatalogTables, at: int
+    connection: sa.Connection, tables: CatalogTables, at: int
 ) -> list[tuple[QualifiedName, MacroDefinition]]:
     """Return all macros with what they stand for, by their names."""
     macro, body, parameter = tables["macro"], tables["macro_impl"], tables["macro_parameters"]
     paths = {one.id: one.name for one in schemas(connection, tables, at)}
     rows = connection.execute(
-        select(macro.c.schema_id, macro.c.macro_name, body)
+        sa.select(macro.c.schema_id, macro.c.macro_name, body)
         .join(body, body.c.macro_id == macro.c.macro_id)
         .where(visible(macro, at))
         .order_by(body.c.macro_id, body.c.impl_id)
     ).all()
     of_bodies: dict[tuple[int, int], list[MacroParameter]] = {}
     if rows:
-        known = select(macro.c.macro_id).where(visible(macro, at))
+        known = sa.select(macro.c.macro_id).where(visible(macro, at))
         order = (parameter.c.macro_id, parameter.c.impl_id, parameter.c.column_id)
         for one in connection.execute(
-            select(parameter).where(parameter.c.macro_id.in_(known)).order_by(*order)
+            sa.select(parameter).where(parameter.c.macro_id.in_(known)).order_by(*order)
         ):
             of_bodies.setdefault((one.macro_id, one.impl_id), []).append(
                 MacroParameter.of_row(
@@ -289,22 +276,22 @@ def macro_definitions(
     return sorted(found.values(), key=lambda one: (one[0], one[1].is_table))
 
 
-def next_column_id(connection: Connection, tables: CatalogTables, table_id: int) -> int:
+def next_column_id(connection: sa.Connection, tables: CatalogTables, table_id: int) -> int:
     """Return a column id that the table never had."""
     column = tables["column"]
     largest = connection.execute(
-        select(maybe(func.max(column.c.column_id))).where(column.c.table_id == table_id)
+        sa.select(maybe(sa.func.max(column.c.column_id))).where(column.c.table_id == table_id)
     )
     return (largest.scalar() or 0) + 1
 
 
-def stored_versions(connection: Connection, tables: CatalogTables) -> list[str]:
+def stored_versions(connection: sa.Connection, tables: CatalogTables) -> list[str]:
     """Return the catalog's version, from columns that every version has; not one means no lake."""
     metadata = tables["metadata"]
-    return list(connection.execute(select(metadata.c.value).where(metadata.c.key == "version")).scalars())
+    return list(connection.execute(sa.select(metadata.c.value).where(metadata.c.key == "version")).scalars())
 
 
-def option_rows(connection: Connection, tables: CatalogTables) -> list[OptionRow]:
+def option_rows(connection: sa.Connection, tables: CatalogTables) -> list[OptionRow]:
     """Return every stored option."""
     return which_options(tables).ask(connection)
 
@@ -375,7 +362,7 @@ class Place:
         return Place(CatalogPath(path, self.path.is_relative), self.folder)
 
 
-def table_folders(connection: Connection, tables: CatalogTables) -> dict[int, CatalogPath]:
+def table_folders(connection: sa.Connection, tables: CatalogTables) -> dict[int, CatalogPath]:
     """Return each table's directory, by its id; those of dropped tables too, but none without a schema."""
     schemas = {
         row.schema_id: CatalogPath(row.path, row.path_is_relative is not False)
@@ -418,7 +405,7 @@ def which_counters(tables: CatalogTables, *, definitions: bool) -> Question[Mapp
     """Ask what each counter has to be at least; that of files alone, or with ``definitions`` all of them."""
     places = (*_OF_FILES, *(_OF_DEFINITIONS if definitions else ()))
 
-    def read(rows: Sequence[Row[Any]]) -> Mapping[str, int]:
+    def read(rows: Sequence[sa.Row[Any]]) -> Mapping[str, int]:
         least: dict[str, int] = {}
         for (counter, *_), largest in zip(places, rows[0], strict=True):
             if largest is not None:
@@ -437,10 +424,10 @@ def check_counters(head: Snapshot, least: Mapping[str, int]) -> None:
 
 
 @lru_cache
-def _largest(tables: CatalogTables, places: tuple[tuple[str, str, str], ...]) -> Select[Any]:
-    return select(
+def _largest(tables: CatalogTables, places: tuple[tuple[str, str, str], ...]) -> sa.Select[Any]:
+    return sa.select(
         *(
-            select(maybe(func.max(tables[table].c[column]))).scalar_subquery().label(column)
+            sa.select(maybe(sa.func.max(tables[table].c[column]))).scalar_subquery().label(column)
             for _, table, column in places
         )
     )

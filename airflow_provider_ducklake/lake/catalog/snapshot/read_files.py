@@ -8,22 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+import sqlalchemy as sa
 from sqlalchemy import Column as SqlColumn
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    FromClause,
-    Row,
-    Table,
-    Text,
-    and_,
-    func,
-    or_,
-    select,
-    true,
-    type_coerce,
-    union_all,
-)
 
 from ...errors import CatalogError, UntrustedValueError
 from ...spec.files import ColumnStats, FileKey, LiveDataFile, LiveDeleteFile, NameMapping, same_mapping_key
@@ -53,11 +39,11 @@ _FEW_FILES = 1000
 
 
 def data_files(
-    connection: Connection,
+    connection: sa.Connection,
     catalog: Catalog,
     table: TableSnapshot,
     *,
-    only: ColumnElement[bool] | None = None,
+    only: sa.ColumnElement[bool] | None = None,
     stats_of: Collection[ColumnId] | None = None,
 ) -> tuple[LiveDataFile, ...]:
     """Return a table's data files at its snapshot: see ``WantedFiles``."""
@@ -76,7 +62,7 @@ class WantedFiles:
     at: SnapshotId
     table_id: TableId
     root: str
-    only: ColumnElement[bool] | None = None
+    only: sa.ColumnElement[bool] | None = None
     stats_of: Collection[ColumnId] | None = None
 
     @classmethod
@@ -84,35 +70,35 @@ class WantedFiles:
         cls,
         catalog: Catalog,
         table: TableSnapshot,
-        only: ColumnElement[bool] | None,
+        only: sa.ColumnElement[bool] | None,
         stats_of: Collection[ColumnId] | None,
     ) -> Self:
         """Return those of a table's snapshot."""
         return cls(catalog.tables, table.snapshot.id, table.table_id, table.root, only, stats_of)
 
-    def ask(self, connection: Connection, catalog: Catalog) -> tuple[LiveDataFile, ...]:
+    def ask(self, connection: sa.Connection, catalog: Catalog) -> tuple[LiveDataFile, ...]:
         """Return the files."""
         rows = self.which_rows().ask(connection)
         return self.files(rows, catalog.dialect.ask(connection, self.which_parts(rows)))
 
-    def which_rows(self) -> Question[Sequence[Row[Any]]]:
+    def which_rows(self) -> Question[Sequence[sa.Row[Any]]]:
         """Ask for the rows of the files."""
         file = self.tables["data_file"]
-        query = select(file).where(self._are_visible(file))
-        query = query.where(true() if self.only is None else self.only)
+        query = sa.select(file).where(self._are_visible(file))
+        query = query.where(sa.true() if self.only is None else self.only)
         return Question(query.order_by(file.c.data_file_id), lambda rows: rows)
 
-    def _are_visible(self, file: FromClause) -> ColumnElement[bool]:
-        return and_(visible(file, self.at), file.c.table_id == self.table_id)
+    def _are_visible(self, file: sa.FromClause) -> sa.ColumnElement[bool]:
+        return sa.and_(visible(file, self.at), file.c.table_id == self.table_id)
 
-    def which_parts(self, rows: Sequence[Row[Any]]) -> dict[str, Question[Any]]:
+    def which_parts(self, rows: Sequence[sa.Row[Any]]) -> dict[str, Question[Any]]:
         """Ask for what belongs to the files of those rows."""
         if not rows:
             return {}
         ids: Any = [row.data_file_id for row in rows]
         if self.only is None or len(rows) > _FEW_FILES:
             file = self.tables["data_file"]
-            ids = select(file.c.data_file_id).where(self._are_visible(file))
+            ids = sa.select(file.c.data_file_id).where(self._are_visible(file))
         asked: dict[str, Question[Any]] = {"deletes": self._which_delete_files(ids)}
         if any(row.partition_id is not None for row in rows):
             asked["values"] = which_partition_values(self.tables, self.table_id, ids)
@@ -128,16 +114,16 @@ class WantedFiles:
     ) -> Question[dict[int, list[LiveDeleteFile]]]:
         delete = self.tables["delete_file"]
 
-        def read(rows: Sequence[Row[Any]]) -> dict[int, list[LiveDeleteFile]]:
+        def read(rows: Sequence[sa.Row[Any]]) -> dict[int, list[LiveDeleteFile]]:
             found: dict[int, list[LiveDeleteFile]] = {}
             for row in rows:
                 found.setdefault(row.data_file_id, []).append(live_delete_file(row, self.root))
             return found
 
-        query = select(delete).where(visible(delete, self.at), delete.c.table_id == self.table_id)
+        query = sa.select(delete).where(visible(delete, self.at), delete.c.table_id == self.table_id)
         return Question(query.where(delete.c.data_file_id.in_(ids)).order_by(delete.c.delete_file_id), read)
 
-    def files(self, rows: Sequence[Row[Any]], parts: Mapping[str, Any]) -> tuple[LiveDataFile, ...]:
+    def files(self, rows: Sequence[sa.Row[Any]], parts: Mapping[str, Any]) -> tuple[LiveDataFile, ...]:
         """Return the files."""
         deletes, stats, values = (parts.get(name, {}) for name in ("deletes", "stats", "values"))
         return tuple(
@@ -155,7 +141,7 @@ class WantedFiles:
 
 
 def live_data_file(
-    row: Row[Any],
+    row: sa.Row[Any],
     root: str,
     mappings: Mapping[MappingId, NameMapping],
     **of_other_tables: Any,  # noqa: ANN401 - fields of ``LiveDataFile``
@@ -183,17 +169,17 @@ def file_key(text: str | None) -> FileKey | None:
     return None if text is None else FileKey(text)
 
 
-def key_length(connection: Connection, tables: CatalogTables) -> int | None:
+def key_length(connection: sa.Connection, tables: CatalogTables) -> int | None:
     """Return the length of the key of the newest encrypted data file; None: there is no such file."""
     file = tables["data_file"]
-    query = select(file.c.encryption_key).where(file.c.encryption_key.is_not(None))
+    query = sa.select(file.c.encryption_key).where(file.c.encryption_key.is_not(None))
     text = connection.execute(query.order_by(file.c.data_file_id.desc()).limit(1)).scalar_one_or_none()
     with suppress(ValueError):
         return None if text is None else len(FileKey(text).raw)
     return None
 
 
-def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
+def live_delete_file(row: sa.Row[Any], root: str) -> LiveDeleteFile:
     """Return a row of ``ducklake_delete_file``."""
     return LiveDeleteFile(
         DeleteFileId(row.delete_file_id),
@@ -222,7 +208,7 @@ def which_file_stats(
     return Question(query if columns is None else query.where(stats.c.column_id.in_(columns)), _stats)
 
 
-def _stats(rows: Sequence[Row[Any]]) -> dict[int, dict[ColumnId, ColumnStats]]:
+def _stats(rows: Sequence[sa.Row[Any]]) -> dict[int, dict[ColumnId, ColumnStats]]:
     found: dict[int, dict[ColumnId, ColumnStats]] = {}
     for row in rows:
         found.setdefault(row.data_file_id, {})[ColumnId(row.column_id)] = ColumnStats(
@@ -247,11 +233,11 @@ def which_partition_values(
 ) -> Question[dict[int, list[str | None]]]:
     """Ask for the partition values of data files of a table, in the order of the keys."""
     value = tables["file_partition_value"]
-    query = select(value).where(value.c.table_id == table_id, value.c.data_file_id.in_(ids))
+    query = sa.select(value).where(value.c.table_id == table_id, value.c.data_file_id.in_(ids))
     return Question(query.order_by(value.c.data_file_id, value.c.partition_key_index), _partition_values)
 
 
-def _partition_values(rows: Sequence[Row[Any]]) -> dict[int, list[str | None]]:
+def _partition_values(rows: Sequence[sa.Row[Any]]) -> dict[int, list[str | None]]:
     found: dict[int, list[str | None]] = {}
     for row in rows:
         found.setdefault(row.data_file_id, []).append(row.partition_value)
@@ -259,7 +245,7 @@ def _partition_values(rows: Sequence[Row[Any]]) -> dict[int, list[str | None]]:
 
 
 def live_targets(
-    connection: Connection, tables: CatalogTables, file_ids: Collection[int], table_id: int
+    connection: sa.Connection, tables: CatalogTables, file_ids: Collection[int], table_id: int
 ) -> dict[DataFileId, DeleteFileId | None]:
     """Return those of a table's data files that are live, with their live delete files."""
     asked = which_live_targets(tables, file_ids, tables["data_file"].c.table_id == table_id)
@@ -267,28 +253,28 @@ def live_targets(
 
 
 def which_live_targets(
-    tables: CatalogTables, file_ids: Collection[int], condition: ColumnElement[bool] | None = None
+    tables: CatalogTables, file_ids: Collection[int], condition: sa.ColumnElement[bool] | None = None
 ) -> Iterator[Question[dict[DataFileId, LiveTarget]]]:
     """Ask for those of the data files that are live, with their live delete files, some in each question."""
     if not file_ids:  # most commits: the condition below takes longer than all else here
         return
     file, deletes = tables["data_file"], tables["delete_file"]
-    of_file = and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
+    of_file = sa.and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
     for ids in in_parts(file_ids):
         query = (
-            select(
+            sa.select(
                 file.c.data_file_id,
                 maybe(deletes.c.delete_file_id).label("delete_file_id"),
                 _rows_left(file, deletes).label("row_count"),
             )
             .outerjoin(deletes, of_file)
             .where(file.c.end_snapshot.is_(None), file.c.data_file_id.in_(ids))
-            .where(true() if condition is None else condition)
+            .where(sa.true() if condition is None else condition)
         )
         yield Question(query, _live_targets)
 
 
-def _live_targets(rows: Sequence[Row[Any]]) -> dict[DataFileId, LiveTarget]:
+def _live_targets(rows: Sequence[sa.Row[Any]]) -> dict[DataFileId, LiveTarget]:
     return {
         DataFileId(row.data_file_id): LiveTarget(
             None if row.delete_file_id is None else DeleteFileId(row.delete_file_id), int(row.row_count)
@@ -297,12 +283,12 @@ def _live_targets(rows: Sequence[Row[Any]]) -> dict[DataFileId, LiveTarget]:
     }
 
 
-def _rows_left(file: Table, deletes: Table) -> ColumnElement[int]:
-    return file.c.record_count - func.coalesce(deletes.c.delete_count, 0)
+def _rows_left(file: sa.Table, deletes: sa.Table) -> sa.ColumnElement[int]:
+    return file.c.record_count - sa.func.coalesce(deletes.c.delete_count, 0)
 
 
 def live_file_paths(
-    connection: Connection, tables: CatalogTables, table_id: int, file_ids: Collection[int]
+    connection: sa.Connection, tables: CatalogTables, table_id: int, file_ids: Collection[int]
 ) -> dict[DataFileId, str]:
     """Return the paths of those of the data files that are live, as the schedule of deletions has them."""
     file = tables["data_file"]
@@ -319,7 +305,7 @@ class FilePlaces:
     """Rows of files of a table, each with the directories of the table and of its schema."""
 
     table_id: int
-    rows: Sequence[Row[Any]]
+    rows: Sequence[sa.Row[Any]]
 
     def scheduled(self) -> dict[int, str]:
         """Return the paths as the schedule of deletions has them: below the data path."""
@@ -352,33 +338,33 @@ def _which_places(
     table_id: int,
     id_column: SqlColumn[int],
     ids: Collection[int],
-    condition: ColumnElement[bool] | None = None,
+    condition: sa.ColumnElement[bool] | None = None,
 ) -> Iterator[Question[FilePlaces]]:
     table, schema, file = tables["table"], tables["schema"], id_column.table
     directories = {"of_table": table.c.path, "of_table_is_relative": table.c.path_is_relative}
     directories |= {"of_schema": schema.c.path, "of_schema_is_relative": schema.c.path_is_relative}
     query = (
-        select(id_column.label("id"), file.c.path, file.c.path_is_relative)
+        sa.select(id_column.label("id"), file.c.path, file.c.path_is_relative)
         .add_columns(*(column.label(name) for name, column in directories.items()))
         .join_from(file, table, table.c.table_id == table_id)
         .join(schema, schema.c.schema_id == table.c.schema_id)
         .where(table.c.end_snapshot.is_(None), schema.c.end_snapshot.is_(None))
-        .where(true() if condition is None else condition)
+        .where(sa.true() if condition is None else condition)
     )
     for part in in_parts(ids):
         yield Question(query.where(id_column.in_(part)), partial(FilePlaces, table_id))
 
 
 def rows_of_live_files(
-    connection: Connection, tables: CatalogTables, table_ids: Collection[int]
+    connection: sa.Connection, tables: CatalogTables, table_ids: Collection[int]
 ) -> dict[TableId, int]:
     """Count the rows that live data files and their delete files leave to tables that have such a file."""
     if not table_ids:
         return {}
     file, deletes = tables["data_file"], tables["delete_file"]
-    of_file = and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
+    of_file = sa.and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
     rows = connection.execute(
-        select(file.c.table_id, func.sum(_rows_left(file, deletes), type_=file.c.record_count.type))
+        sa.select(file.c.table_id, sa.func.sum(_rows_left(file, deletes), type_=file.c.record_count.type))
         .outerjoin(deletes, of_file)
         .where(file.c.table_id.in_(table_ids), file.c.end_snapshot.is_(None))
         .group_by(file.c.table_id)
@@ -390,11 +376,11 @@ def rows_of_live_files(
 
 
 def table_directories(
-    connection: Connection, catalog: Catalog, table_ids: Collection[int] | None = None
+    connection: sa.Connection, catalog: Catalog, table_ids: Collection[int] | None = None
 ) -> dict[int, set[str]]:
     """Return the directories that each table, or each of those, has had: full paths that end in ``/``."""
     table, schema = catalog.tables["table"], catalog.tables["schema"]
-    query = select(
+    query = sa.select(
         table.c.table_id, table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative
     ).join(schema, schema.c.schema_id == table.c.schema_id)
     if table_ids is not None:
@@ -406,7 +392,7 @@ def table_directories(
     return roots
 
 
-def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Iterator[tuple[str, bool]]:
+def named_files(connection: sa.Connection, catalog: Catalog, since: int = 0) -> Iterator[tuple[str, bool]]:
     """Yield the path of each data file and delete file of any snapshot, and whether it is a full one.
 
     It is none where the table of a file is unknown. ``since``: only those with that file id or a higher one.
@@ -414,9 +400,9 @@ def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Ite
     check_version(connection, catalog.tables)
     roots = table_directories(connection, catalog)
     data, deletes = catalog.tables["data_file"], catalog.tables["delete_file"]
-    query = union_all(
+    query = sa.union_all(
         *(
-            select(one.c.table_id, _as_it_is(one.c.path), one.c.path_is_relative).where(file_id >= since)
+            sa.select(one.c.table_id, _as_it_is(one.c.path), one.c.path_is_relative).where(file_id >= since)
             for one, file_id in ((data, data.c.data_file_id), (deletes, deletes.c.delete_file_id))
         )
     )
@@ -431,19 +417,19 @@ def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Ite
             yield from ((root + path, True) for root in roots[table_id])
 
 
-def scheduled_files(connection: Connection, catalog: Catalog) -> Iterator[str]:
+def scheduled_files(connection: sa.Connection, catalog: Catalog) -> Iterator[str]:
     """Yield the full path of each file that waits for its deletion."""
     file = catalog.tables["files_scheduled_for_deletion"]
-    query = select(_as_it_is(file.c.path), file.c.path_is_relative)
+    query = sa.select(_as_it_is(file.c.path), file.c.path_is_relative)
     for path, is_relative in streamed(connection, query):
         if isinstance(path, bytes):
             raise _not_a_string("files_scheduled_for_deletion", path)
         yield CatalogPath(path, is_relative).spelled_below(catalog.data_path)
 
 
-def _as_it_is(path: ColumnElement[str]) -> ColumnElement[str]:
+def _as_it_is(path: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
     """Return a path that is read whatever SQLite keeps there, for an error that says what to do."""
-    return type_coerce(path, Text)
+    return sa.type_coerce(path, sa.Text)
 
 
 def _not_a_string(kind: str, path: object) -> UntrustedValueError:
@@ -451,16 +437,16 @@ def _not_a_string(kind: str, path: object) -> UntrustedValueError:
     return UntrustedValueError(f"A row of ducklake_{kind}", repr(path), problem)
 
 
-def may_mislead(path: ColumnElement[str]) -> ColumnElement[bool]:
+def may_mislead(path: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Return a condition true for all paths that ``spec.names.paths.misleading`` finds, and few others."""
     encoded = (path.contains(start, autoescape=True) for start in ("%2", "%%"))
-    return or_(path.like("%..%"), *encoded, func.length(path) > MAX_LENGTH)
+    return sa.or_(path.like("%..%"), *encoded, sa.func.length(path) > MAX_LENGTH)
 
 
 # Data files that a lake has or had, by their full paths, and the name mappings of its tables.
 
 
-def registered(connection: Connection, catalog: Catalog, paths: Collection[str]) -> frozenset[str]:
+def registered(connection: sa.Connection, catalog: Catalog, paths: Collection[str]) -> frozenset[str]:
     """Return those of the full paths that are data files of the lake, of whatever table and snapshot.
 
     Files that wait for their deletion are among them: they would be deleted under their new table.
@@ -470,13 +456,13 @@ def registered(connection: Connection, catalog: Catalog, paths: Collection[str])
     return frozenset(wanted & found)
 
 
-def _data_files(connection: Connection, catalog: Catalog, paths: Collection[str]) -> set[str]:
+def _data_files(connection: sa.Connection, catalog: Catalog, paths: Collection[str]) -> set[str]:
     file = catalog.tables["data_file"]
     rows = [
         row
         for texts in in_parts(_endings(paths))
         for row in connection.execute(
-            select(file.c.table_id, file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))
+            sa.select(file.c.table_id, file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))
         )
     ]
     roots = table_directories(connection, catalog, {row.table_id for row in rows if row.path_is_relative})
@@ -487,13 +473,13 @@ def _data_files(connection: Connection, catalog: Catalog, paths: Collection[str]
     }
 
 
-def _scheduled(connection: Connection, catalog: Catalog, paths: Collection[str]) -> set[str]:
+def _scheduled(connection: sa.Connection, catalog: Catalog, paths: Collection[str]) -> set[str]:
     file = catalog.tables["files_scheduled_for_deletion"]
     return {
         CatalogPath(row.path, row.path_is_relative).spelled_below(catalog.data_path)
         for texts in in_parts(_endings(paths))
         for row in connection.execute(
-            select(file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))
+            sa.select(file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))
         )
     }
 
@@ -509,7 +495,9 @@ def _endings(paths: Collection[str]) -> list[str]:
     return sorted(endings - {""})
 
 
-def mappings_of(connection: Connection, catalog: Catalog, table_id: TableId) -> dict[MappingKey, MappingId]:
+def mappings_of(
+    connection: sa.Connection, catalog: Catalog, table_id: TableId
+) -> dict[MappingKey, MappingId]:
     """Return a table's name mappings; of equal ones the first."""
     found: dict[MappingKey, MappingId] = {}
     for mapping_id, mapping in name_mappings(connection, catalog.tables, table_id).items():
@@ -520,28 +508,28 @@ def mappings_of(connection: Connection, catalog: Catalog, table_id: TableId) -> 
 # Which data files of a table have deleted rows, and which have none and may be merged.
 
 
-def mark_counts(connection: Connection, catalog: Catalog, table_id: int) -> dict[DataFileId, int]:
+def mark_counts(connection: sa.Connection, catalog: Catalog, table_id: int) -> dict[DataFileId, int]:
     """Count the inlined deletes of each data file of a table."""
     marks = inlined_delete_table(table_id, catalog.tables.metadata_schema)
     if not catalog.dialect.has_table(connection, marks.name, marks.schema):
         return {}
-    query = select(marks.c.file_id, func.count(marks.c.row_id.distinct())).group_by(marks.c.file_id)
+    query = sa.select(marks.c.file_id, sa.func.count(marks.c.row_id.distinct())).group_by(marks.c.file_id)
     return {DataFileId(file_id): count for file_id, count in connection.execute(query)}
 
 
-def files_with_deletes(connection: Connection, catalog: Catalog, table_id: int) -> frozenset[DataFileId]:
+def files_with_deletes(connection: sa.Connection, catalog: Catalog, table_id: int) -> frozenset[DataFileId]:
     """Return the data files of a table that have had deletes, now or at any snapshot."""
     deletes = catalog.tables["delete_file"]
-    query = select(deletes.c.data_file_id).where(deletes.c.table_id == table_id).distinct()
+    query = sa.select(deletes.c.data_file_id).where(deletes.c.table_id == table_id).distinct()
     found = set(connection.execute(query).scalars())
     marks = inlined_delete_table(table_id, catalog.tables.metadata_schema)
     if catalog.dialect.has_table(connection, marks.name, marks.schema):
-        found.update(connection.execute(select(marks.c.file_id).distinct()).scalars())
+        found.update(connection.execute(sa.select(marks.c.file_id).distinct()).scalars())
     return frozenset(DataFileId(one) for one in found)
 
 
 def mergeable_files(
-    connection: Connection, catalog: Catalog, table_id: int, file_ids: Collection[DataFileId]
+    connection: sa.Connection, catalog: Catalog, table_id: int, file_ids: Collection[DataFileId]
 ) -> dict[DataFileId, str]:
     """Return those of the files that are live and never lost a row, with their paths below the data path."""
     touched = files_with_deletes(connection, catalog, table_id)

@@ -10,19 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Connection,
-    Row,
-    ScalarSelect,
-    Select,
-    and_,
-    case,
-    func,
-    literal,
-    select,
-)
+import sqlalchemy as sa
 
 from ...errors import CatalogError
 from ...spec.names.identifiers import fold
@@ -58,7 +46,7 @@ class Layout:
 def which_layouts(tables: CatalogTables, table_id: int) -> Question[list[Layout]]:
     """Ask for the registered tables of a table's inlined rows, oldest first."""
 
-    def read(rows: Sequence[Row[Any]]) -> list[Layout]:
+    def read(rows: Sequence[sa.Row[Any]]) -> list[Layout]:
         found = {row.schema_version: -1 if row.begin is None else row.begin for row in rows}
         return [Layout(table_id, version, begin) for version, begin in found.items()]
 
@@ -66,34 +54,38 @@ def which_layouts(tables: CatalogTables, table_id: int) -> Question[list[Layout]
 
 
 @lru_cache
-def _layouts(tables: CatalogTables) -> Select[Any]:
+def _layouts(tables: CatalogTables) -> sa.Select[Any]:
     registry = tables["inlined_data_tables"]
     begin = _begin(tables, registry.c.schema_version).label("begin")
-    query = select(registry.c.schema_version, begin).where(registry.c.table_id == OF_TABLE)
+    query = sa.select(registry.c.schema_version, begin).where(registry.c.table_id == OF_TABLE)
     return query.order_by(registry.c.schema_version)
 
 
-def _begin(tables: CatalogTables, version: ColumnElement[int]) -> ScalarSelect[int]:
+def _begin(tables: CatalogTables, version: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
     """Return the snapshot that made of a table what it was in a schema version."""
     if "schema_versions" not in tables:  # before 0.3: a schema version begins with its first snapshot
         snapshot = tables["snapshot"]
-        first = select(func.coalesce(func.min(snapshot.c.snapshot_id), 0))
+        first = sa.select(sa.func.coalesce(sa.func.min(snapshot.c.snapshot_id), 0))
         return first.where(snapshot.c.schema_version == version).scalar_subquery()
     versions = tables["schema_versions"]
-    newest = select(maybe(func.max(versions.c.begin_snapshot))).where(versions.c.schema_version <= version)
+    newest = sa.select(maybe(sa.func.max(versions.c.begin_snapshot))).where(
+        versions.c.schema_version <= version
+    )
     if "table_id" in versions.c:
         newest = newest.where(versions.c.table_id == OF_TABLE)
     return newest.scalar_subquery()
 
 
-def layout_begin(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> int:
+def layout_begin(connection: sa.Connection, tables: CatalogTables, table_id: int, version: int) -> int:
     """Return the snapshot at which a table's schema version began; -1: unknown."""
-    query = select(_begin(tables, literal(version, BigInteger)).label("begin"))
+    query = sa.select(_begin(tables, sa.literal(version, sa.BigInteger)).label("begin"))
     found: int | None = connection.execute(query, {"table": table_id}).scalar()
     return -1 if found is None else found
 
 
-def layout_schema(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> TableSchema:
+def layout_schema(
+    connection: sa.Connection, tables: CatalogTables, table_id: int, version: int
+) -> TableSchema:
     """Return the columns that a table had in a schema version of the lake."""
     begin = layout_begin(connection, tables, table_id, version)
     return which_columns(tables, table_id).ask(connection).at(begin)
@@ -109,10 +101,10 @@ def which_newest_layouts(tables: CatalogTables, table_ids: Collection[int]) -> Q
 
 
 @lru_cache
-def _newest_layouts(tables: CatalogTables, count: int) -> Select[Any]:
+def _newest_layouts(tables: CatalogTables, count: int) -> sa.Select[Any]:
     registry = tables["inlined_data_tables"]
     return (
-        select(registry.c.table_id, func.max(registry.c.schema_version).label("newest"))
+        sa.select(registry.c.table_id, sa.func.max(registry.c.schema_version).label("newest"))
         .where(one_of(registry.c.table_id, count))
         .group_by(registry.c.table_id)
     )
@@ -127,25 +119,25 @@ class LayoutRows:
 
 
 def rows_of_layout(
-    connection: Connection, catalog: Catalog, table_id: int, schema_version: int, at: int
+    connection: sa.Connection, catalog: Catalog, table_id: int, schema_version: int, at: int
 ) -> LayoutRows | None:
     """Count the rows of an inlined table, by those up to ``at`` and later ones; None: it is gone."""
     rows = bare_table(inlined_table_name(table_id, schema_version), catalog.tables)
     if not catalog.dialect.has_table(connection, rows.name, rows.schema):
         return None
     is_old = rows.c.begin_snapshot <= at
-    query = select(
+    query = sa.select(
         _number(is_old).label("old"),
-        _number(and_(is_old, rows.c.end_snapshot.is_not(None))).label("ended"),
-        func.count().label("all"),
+        _number(sa.and_(is_old, rows.c.end_snapshot.is_not(None))).label("ended"),
+        sa.func.count().label("all"),
     ).select_from(rows)
     found = connection.execute(query).one()
     upto = FlushedLayout(schema_version, found.old, found.ended)
     return LayoutRows(upto, found.all - found.old)
 
 
-def _number(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    return func.count(case((condition, 1)))
+def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    return sa.func.count(sa.case((condition, 1)))
 
 
 def which_columns(tables: CatalogTables, table_id: int) -> Question[ColumnVersions]:
@@ -154,10 +146,10 @@ def which_columns(tables: CatalogTables, table_id: int) -> Question[ColumnVersio
 
 
 @lru_cache
-def _columns(tables: CatalogTables) -> Select[Any]:
+def _columns(tables: CatalogTables) -> sa.Select[Any]:
     column = tables["column"]
     return (
-        select(column)
+        sa.select(column)
         .where(column.c.table_id == OF_TABLE)
         .order_by(column.c.column_order, column.c.column_id)
     )
@@ -167,7 +159,7 @@ def _columns(tables: CatalogTables) -> Select[Any]:
 class ColumnVersions:
     """The rows of ``ducklake_column`` of a table, in the columns' order."""
 
-    rows: Sequence[Row[Any]]
+    rows: Sequence[sa.Row[Any]]
 
     def at(self, at: int) -> TableSchema:
         """Return the columns at a snapshot."""
@@ -195,7 +187,7 @@ class ColumnVersions:
         begins again without any difference is as well: a restored table may have files from before the column
         was as it is, in snapshots since (``planning.upkeep.restore.outdated_columns``).
         """
-        known: dict[ColumnId, Row[Any]] = {}
+        known: dict[ColumnId, sa.Row[Any]] = {}
         since: dict[ColumnId, SnapshotId] = {}
         for row in sorted(self.rows, key=lambda row: row.begin_snapshot):
             if row.begin_snapshot > at:
@@ -211,37 +203,37 @@ _NAME_AND_TYPE = ("column_name", "column_type")
 _LIFE = ("begin_snapshot", "end_snapshot")
 
 
-def _goes_on(before: Row[Any], row: Row[Any]) -> bool:
+def _goes_on(before: sa.Row[Any], row: sa.Row[Any]) -> bool:
     """Return True if the second row continues a column of the first without a change of name or type."""
     differs = _differences(before, row)
     return before.end_snapshot == row.begin_snapshot and bool(differs) and differs.isdisjoint(_NAME_AND_TYPE)
 
 
-def _differences(one: Row[Any], other: Row[Any]) -> set[str]:
+def _differences(one: sa.Row[Any], other: sa.Row[Any]) -> set[str]:
     """Return the columns, but for their lifetimes, in which two rows differ."""
     pairs = zip(one._fields, one, other, strict=True)
     return {name for name, old, new in pairs if name not in _LIFE and old != new}
 
 
-def is_visible(row: Row[Any], at: int) -> bool:
+def is_visible(row: sa.Row[Any], at: int) -> bool:
     """Return True if a versioned row is visible at a snapshot."""
     return row.begin_snapshot <= at and (row.end_snapshot is None or row.end_snapshot > at)
 
 
-def schema_of(rows: Iterable[Row[Any]]) -> TableSchema:
+def schema_of(rows: Iterable[sa.Row[Any]]) -> TableSchema:
     """Return the columns that rows of ``ducklake_column`` make, in their order."""
     newest = _newest_of_each(rows)
     _check_names(newest)
     return assemble((_column(row), row.parent_column, row.column_type) for row in newest)
 
 
-def _newest_of_each(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
+def _newest_of_each(rows: Iterable[sa.Row[Any]]) -> list[sa.Row[Any]]:
     """Return one row of each column: where several are there at once, the one that began last.
 
     DuckDB 1.4.0 and 1.4.1 set the end of all rows of a column whenever they change it: the older rows last
     too long.
     """
-    found: dict[int, Row[Any]] = {}
+    found: dict[int, sa.Row[Any]] = {}
     for row in rows:
         other = found.get(row.column_id)
         if other is None or other.begin_snapshot < row.begin_snapshot:
@@ -255,8 +247,8 @@ def _newest_of_each(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
     return sorted(found.values(), key=lambda row: (row.column_order, row.column_id))
 
 
-def _check_names(rows: Sequence[Row[Any]]) -> None:
-    named: dict[tuple[int | None, str], Row[Any]] = {}
+def _check_names(rows: Sequence[sa.Row[Any]]) -> None:
+    named: dict[tuple[int | None, str], sa.Row[Any]] = {}
     for row in rows:
         other = named.setdefault((row.parent_column, fold(row.column_name)), row)
         if other is not row:
@@ -267,7 +259,7 @@ def _check_names(rows: Sequence[Row[Any]]) -> None:
             )
 
 
-def _column(row: Row[Any]) -> Column:
+def _column(row: sa.Row[Any]) -> Column:
     default = Default(
         row.default_value,
         getattr(row, "default_value_type", "literal"),

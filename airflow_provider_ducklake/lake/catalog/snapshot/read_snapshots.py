@@ -8,19 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    Row,
-    Select,
-    String,
-    bindparam,
-    func,
-    or_,
-    select,
-)
+import sqlalchemy as sa
 
 from ...errors import (
     CatalogMigratedError,
@@ -46,22 +34,22 @@ if TYPE_CHECKING:
 
 TAGS = OwnTable(
     "airflow_ducklake_tag",
-    Column("tag_name", String(LONGEST_NAME), primary_key=True),
-    Column("snapshot_id", CatalogInteger, nullable=False),
-    Column("snapshot_time", CatalogTimestamp, nullable=False),
-    Column("tagged_at", CatalogTimestamp, nullable=False),
-    Column("author", CatalogText),
-    Column("message", CatalogText),
-    Column("commit_key", DIGEST),  # of the task which tagged
+    sa.Column("tag_name", sa.String(LONGEST_NAME), primary_key=True),
+    sa.Column("snapshot_id", CatalogInteger, nullable=False),
+    sa.Column("snapshot_time", CatalogTimestamp, nullable=False),
+    sa.Column("tagged_at", CatalogTimestamp, nullable=False),
+    sa.Column("author", CatalogText),
+    sa.Column("message", CatalogText),
+    sa.Column("commit_key", DIGEST),  # of the task which tagged
 )
 
 
-def tags(connection: Connection, catalog: Catalog) -> list[Tag]:
+def tags(connection: sa.Connection, catalog: Catalog) -> list[Tag]:
     """List all tags, in the order of their snapshots; none if the lake has no table of tags."""
     return sorted(map(_tag, _rows(connection, catalog)), key=lambda one: (one.snapshot_id, one.name))
 
 
-def tags_by_snapshot(connection: Connection, catalog: Catalog) -> dict[int, tuple[str, ...]]:
+def tags_by_snapshot(connection: sa.Connection, catalog: Catalog) -> dict[int, tuple[str, ...]]:
     """Return the names of the tags of each tagged snapshot, whether that is there or not."""
     found: dict[int, tuple[str, ...]] = {}
     for tag in tags(connection, catalog):
@@ -69,12 +57,12 @@ def tags_by_snapshot(connection: Connection, catalog: Catalog) -> dict[int, tupl
     return found
 
 
-def find_tag(connection: Connection, catalog: Catalog, name: str) -> Tag | None:
+def find_tag(connection: sa.Connection, catalog: Catalog, name: str) -> Tag | None:
     """Return the tag of a name, None if there is none."""
     return next(map(_tag, _rows(connection, catalog, name)), None)
 
 
-def tagged_snapshot(connection: Connection, catalog: Catalog, at: str) -> SnapshotId:
+def tagged_snapshot(connection: sa.Connection, catalog: Catalog, at: str) -> SnapshotId:
     """Return the snapshot that is named by its tag: ``"tag:q3-close"``."""
     name = tag_name(at)
     tag = find_tag(connection, catalog, name)
@@ -85,15 +73,15 @@ def tagged_snapshot(connection: Connection, catalog: Catalog, at: str) -> Snapsh
     return tag.snapshot_id
 
 
-def _rows(connection: Connection, catalog: Catalog, name: str | None = None) -> Sequence[Row[Any]]:
+def _rows(connection: sa.Connection, catalog: Catalog, name: str | None = None) -> Sequence[sa.Row[Any]]:
     tag, snapshot = TAGS.of(catalog), catalog.tables["snapshot"]
-    query = select(tag, maybe(snapshot.c.snapshot_id).label("found")).outerjoin(
+    query = sa.select(tag, maybe(snapshot.c.snapshot_id).label("found")).outerjoin(
         snapshot, snapshot.c.snapshot_id == tag.c.snapshot_id
     )
     return TAGS.rows(connection, catalog, query if name is None else query.where(tag.c.tag_name == name))
 
 
-def _tag(row: Row[Any]) -> Tag:
+def _tag(row: sa.Row[Any]) -> Tag:
     return Tag(
         row.tag_name,
         SnapshotId(row.snapshot_id),
@@ -105,17 +93,17 @@ def _tag(row: Row[Any]) -> Tag:
     )
 
 
-def head(connection: Connection, tables: CatalogTables) -> Snapshot:
+def head(connection: sa.Connection, tables: CatalogTables) -> Snapshot:
     """Return the newest snapshot."""
     return which_head(tables).ask(connection)
 
 
-def check_version(connection: Connection, tables: CatalogTables) -> None:
+def check_version(connection: sa.Connection, tables: CatalogTables) -> None:
     """Refuse what needs no snapshot, but the lake's version."""
-    _check_is_of(tables, connection.execute(select(_version(tables))).scalar_one())
+    _check_is_of(tables, connection.execute(sa.select(_version(tables))).scalar_one())
 
 
-def head_of_any_version(connection: Connection, tables: CatalogTables) -> Snapshot:
+def head_of_any_version(connection: sa.Connection, tables: CatalogTables) -> Snapshot:
     """Return the newest snapshot of a lake that is being migrated."""
     return _snapshot(connection.execute(_by_id(tables, is_newest=True)).one())
 
@@ -130,7 +118,7 @@ Moment: TypeAlias = int | datetime | None
 At: TypeAlias = Moment | str  # also a tag, such as "tag:q3-close"
 
 
-def snapshot_at(connection: Connection, catalog: Catalog, at: At) -> Snapshot:
+def snapshot_at(connection: sa.Connection, catalog: Catalog, at: At) -> Snapshot:
     """Return the snapshot that an id, an aware time or a tag names (None: the newest).
 
     By a time it is the newest at or before it; at equal times the one with the highest id.
@@ -139,7 +127,7 @@ def snapshot_at(connection: Connection, catalog: Catalog, at: At) -> Snapshot:
     return chosen(connection, catalog.tables, moment, which_snapshot(catalog, moment).ask(connection))
 
 
-def moment_of(connection: Connection, catalog: Catalog, at: At) -> Moment:
+def moment_of(connection: sa.Connection, catalog: Catalog, at: At) -> Moment:
     """Resolve a tag to its snapshot's id; other values stay."""
     match at:
         case str():
@@ -172,22 +160,22 @@ def which_snapshot(catalog: Catalog, at: Moment) -> Question[list[Snapshot]]:
 
 
 @lru_cache
-def _by_id(tables: CatalogTables, *, is_newest: bool) -> Select[Any]:
+def _by_id(tables: CatalogTables, *, is_newest: bool) -> sa.Select[Any]:
     snapshot = tables["snapshot"]
-    query = select(snapshot, _version(tables))
+    query = sa.select(snapshot, _version(tables))
     if is_newest:
         return query.order_by(snapshot.c.snapshot_id.desc()).limit(1)
     return query.where(snapshot.c.snapshot_id == AT)
 
 
-def _version(tables: CatalogTables) -> ColumnElement[Any]:
+def _version(tables: CatalogTables) -> sa.ColumnElement[Any]:
     """Return the version of the lake as it is now, beside each row."""
     metadata = tables["metadata"]
-    version = select(maybe(func.max(metadata.c.value))).where(metadata.c.key == "version")
+    version = sa.select(maybe(sa.func.max(metadata.c.value))).where(metadata.c.key == "version")
     return version.scalar_subquery().label("version")
 
 
-def _of_version(tables: CatalogTables, rows: Sequence[Row[Any]]) -> list[Snapshot]:
+def _of_version(tables: CatalogTables, rows: Sequence[sa.Row[Any]]) -> list[Snapshot]:
     """Return snapshots of a lake of the version that it was opened at: in others names mean other things."""
     for row in rows:
         _check_is_of(tables, row.version)
@@ -199,7 +187,9 @@ def _check_is_of(tables: CatalogTables, version: str) -> None:
         raise CatalogMigratedError(tables.version.value, version)
 
 
-def chosen(connection: Connection, tables: CatalogTables, at: Moment, found: Sequence[Snapshot]) -> Snapshot:
+def chosen(
+    connection: sa.Connection, tables: CatalogTables, at: Moment, found: Sequence[Snapshot]
+) -> Snapshot:
     """Return the one of the answers to ``which_snapshot``; raises as ``snapshot_at``."""
     if isinstance(at, datetime):
         found = [one for one in found if one.time <= at]
@@ -211,18 +201,18 @@ def chosen(connection: Connection, tables: CatalogTables, at: Moment, found: Seq
 
 
 def existing(
-    connection: Connection, tables: CatalogTables, snapshot_ids: Collection[SnapshotId]
+    connection: sa.Connection, tables: CatalogTables, snapshot_ids: Collection[SnapshotId]
 ) -> frozenset[SnapshotId]:
     """Return those of the snapshots that are there."""
     ids = tables["snapshot"].c.snapshot_id
     return frozenset(
         SnapshotId(one)
         for part in in_parts(snapshot_ids)
-        for one in connection.execute(select(ids).where(ids.in_(part))).scalars()
+        for one in connection.execute(sa.select(ids).where(ids.in_(part))).scalars()
     )
 
 
-def snapshot_from_time(connection: Connection, catalog: Catalog, timestamp: datetime) -> Snapshot:
+def snapshot_from_time(connection: sa.Connection, catalog: Catalog, timestamp: datetime) -> Snapshot:
     """Return the oldest snapshot at or after an aware time; at equal times the lowest id."""
     near = _which_near(catalog, timestamp, newest=False).ask(connection)
     found = [one for one in near if one.time >= timestamp]
@@ -238,31 +228,31 @@ def _which_near(catalog: Catalog, time: datetime, *, newest: bool) -> Question[l
     is_comparable = catalog.dialect.is_ordered(times)
     order = (times.desc(), ids.desc()) if newest else (times, ids)
     nearest = (
-        select(ids)
+        sa.select(ids)
         .where(is_comparable, times <= time if newest else times >= time)
         .order_by(*order)
         .limit(1)
         .scalar_subquery()
     )
-    query = select(snapshot, _version(catalog.tables)).where(or_(ids == nearest, ~is_comparable))
+    query = sa.select(snapshot, _version(catalog.tables)).where(sa.or_(ids == nearest, ~is_comparable))
     return Question(query, lambda rows: _of_version(catalog.tables, rows))
 
 
 def _not_found(
-    connection: Connection, tables: CatalogTables, wanted: str, *, with_times: bool = False
+    connection: sa.Connection, tables: CatalogTables, wanted: str, *, with_times: bool = False
 ) -> SnapshotNotFoundError:
     snapshot = tables["snapshot"]
     ids = snapshot.c.snapshot_id
-    oldest, newest = connection.execute(select(maybe(func.min(ids)), maybe(func.max(ids)))).one()
+    oldest, newest = connection.execute(sa.select(maybe(sa.func.min(ids)), maybe(sa.func.max(ids)))).one()
     made: tuple[datetime, ...] = ()
     if with_times:
-        ends = select(snapshot).where(ids.in_((oldest, newest))).order_by(ids)
+        ends = sa.select(snapshot).where(ids.in_((oldest, newest))).order_by(ids)
         rows = [_snapshot(row) for row in connection.execute(ends)]
         made = (rows[0].time, rows[-1].time)
     return SnapshotNotFoundError(wanted, oldest, newest, made)
 
 
-def _snapshot(row: Row[Any]) -> Snapshot:
+def _snapshot(row: sa.Row[Any]) -> Snapshot:
     return Snapshot(
         SnapshotId(row.snapshot_id),
         row.schema_version,
@@ -293,23 +283,25 @@ class RecordedSnapshot:
         return self.snapshot.time
 
 
-def all_snapshots(connection: Connection, tables: CatalogTables) -> list[Snapshot]:
+def all_snapshots(connection: sa.Connection, tables: CatalogTables) -> list[Snapshot]:
     """Return all snapshots, oldest first, without what they changed."""
     snapshot = tables["snapshot"]
-    return [_snapshot(row) for row in connection.execute(select(snapshot).order_by(snapshot.c.snapshot_id))]
+    return [
+        _snapshot(row) for row in connection.execute(sa.select(snapshot).order_by(snapshot.c.snapshot_id))
+    ]
 
 
 def authors_and_messages(
-    connection: Connection, tables: CatalogTables
+    connection: sa.Connection, tables: CatalogTables
 ) -> list[tuple[int, str | None, str | None]]:
     """Return the id, author and message of each snapshot that has one of the two."""
     changes = tables["snapshot_changes"]
-    has_one = or_(changes.c.author.is_not(None), changes.c.commit_message.is_not(None))
-    query = select(changes.c.snapshot_id, changes.c.author, changes.c.commit_message).where(has_one)
+    has_one = sa.or_(changes.c.author.is_not(None), changes.c.commit_message.is_not(None))
+    query = sa.select(changes.c.snapshot_id, changes.c.author, changes.c.commit_message).where(has_one)
     return [(row.snapshot_id, row.author, row.commit_message) for row in connection.execute(query)]
 
 
-def recorded_snapshots(connection: Connection, tables: CatalogTables) -> list[RecordedSnapshot]:
+def recorded_snapshots(connection: sa.Connection, tables: CatalogTables) -> list[RecordedSnapshot]:
     """Return all snapshots, oldest first."""
     return _recorded(connection.execute(_with_changes(tables)).all())
 
@@ -320,9 +312,9 @@ def which_newer(tables: CatalogTables, than: int) -> Question[list[RecordedSnaps
 
 
 @lru_cache
-def _newer(tables: CatalogTables) -> Select[Any]:
+def _newer(tables: CatalogTables) -> sa.Select[Any]:
     ids = tables["snapshot"].c.snapshot_id
-    return _with_changes(tables).where(ids > bindparam("after", type_=BigInteger))
+    return _with_changes(tables).where(ids > sa.bindparam("after", type_=sa.BigInteger))
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +327,7 @@ class Progress:
 
 
 def which_progress(
-    tables: CatalogTables, since: int, clock: ColumnElement[datetime] | None
+    tables: CatalogTables, since: int, clock: sa.ColumnElement[datetime] | None
 ) -> Question[Progress]:
     """Ask what came after a snapshot; ``clock`` is the server's, where it has one.
 
@@ -343,7 +335,7 @@ def which_progress(
     and where the lake was migrated since it was opened: names may mean other schemas by now.
     """
 
-    def progress(rows: Sequence[Row[Any]]) -> Progress:
+    def progress(rows: Sequence[sa.Row[Any]]) -> Progress:
         if not rows:
             theirs = "is newer than any snapshot in the catalog, as if a backup had been restored"
             raise TransactionConflictError("commit on top of it", theirs, "the lake", since)
@@ -358,18 +350,18 @@ def which_progress(
 
 
 @lru_cache
-def _progress(tables: CatalogTables, clock: ColumnElement[datetime] | None) -> Select[Any]:
+def _progress(tables: CatalogTables, clock: sa.ColumnElement[datetime] | None) -> sa.Select[Any]:
     ids = tables["snapshot"].c.snapshot_id
-    query = _with_changes(tables).where(ids >= bindparam("since", type_=BigInteger))
+    query = _with_changes(tables).where(ids >= sa.bindparam("since", type_=sa.BigInteger))
     query = query.add_columns(_version(tables))
     return query if clock is None else query.add_columns(clock.label("now"))
 
 
-def _with_changes(tables: CatalogTables) -> Select[Any]:
+def _with_changes(tables: CatalogTables) -> sa.Select[Any]:
     snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
     said = [changes.c[name] for name in _SAID]
     return (
-        select(snapshot, changes.c.changes_made, *said)
+        sa.select(snapshot, changes.c.changes_made, *said)
         .outerjoin(changes, snapshot.c.snapshot_id == changes.c.snapshot_id)
         .order_by(snapshot.c.snapshot_id)
     )
@@ -378,7 +370,7 @@ def _with_changes(tables: CatalogTables) -> Select[Any]:
 _SAID = ("author", "commit_message", "commit_extra_info")
 
 
-def _recorded(rows: Iterable[Row[Any]]) -> list[RecordedSnapshot]:
+def _recorded(rows: Iterable[sa.Row[Any]]) -> list[RecordedSnapshot]:
     return [
         RecordedSnapshot(
             _snapshot(row),

@@ -9,27 +9,7 @@ from functools import lru_cache, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Connection,
-    Numeric,
-    Row,
-    Select,
-    String,
-    Subquery,
-    Table,
-    and_,
-    case,
-    cast,
-    false,
-    func,
-    literal,
-    not_,
-    null,
-    or_,
-    select,
-)
+import sqlalchemy as sa
 
 from ...errors import CatalogError
 from ...planning.reading.predicates import (
@@ -71,22 +51,22 @@ def which_statistics(tables: CatalogTables, table_ids: Collection[int]) -> Quest
     return Question(_statistics_of(tables, len(table_ids)), _statistics, values_of(table_ids))
 
 
-def _retyped(tables: CatalogTables, count: int) -> Subquery:
+def _retyped(tables: CatalogTables, count: int) -> sa.Subquery:
     """Return the columns of ``count`` tables that had a type whose bounds do not fit today's type.
 
     DuckDB keeps the bounds when it changes a type, and then loses rows by them; ours go with the change.
     """
     before, now = tables["column"].alias(), tables["column"].alias()
-    is_exact = or_(now.c.column_type.like("%int%"), now.c.column_type.like("decimal%"))
+    is_exact = sa.or_(now.c.column_type.like("%int%"), now.c.column_type.like("decimal%"))
     return (
-        select(now.c.table_id, now.c.column_id)
-        .join(before, and_(before.c.table_id == now.c.table_id, before.c.column_id == now.c.column_id))
+        sa.select(now.c.table_id, now.c.column_id)
+        .join(before, sa.and_(before.c.table_id == now.c.table_id, before.c.column_id == now.c.column_id))
         .where(
             one_of(now.c.table_id, count),
             now.c.end_snapshot.is_(None),
             before.c.end_snapshot.is_not(None),
             before.c.column_type != now.c.column_type,
-            or_(~is_exact, before.c.column_type == "boolean"),
+            sa.or_(~is_exact, before.c.column_type == "boolean"),
         )
         .distinct()
         .subquery()
@@ -94,25 +74,25 @@ def _retyped(tables: CatalogTables, count: int) -> Subquery:
 
 
 @lru_cache
-def _statistics_of(tables: CatalogTables, count: int) -> Select[Any]:
+def _statistics_of(tables: CatalogTables, count: int) -> sa.Select[Any]:
     table, column = tables["table_stats"], tables["table_column_stats"]
     others = [maybe(one).label(one.name) for one in column.c if one.key != "table_id"]
     retyped = _retyped(tables, count)
-    is_same = and_(retyped.c.table_id == column.c.table_id, retyped.c.column_id == column.c.column_id)
+    is_same = sa.and_(retyped.c.table_id == column.c.table_id, retyped.c.column_id == column.c.column_id)
     return (
-        select(table, *others, *_missing(column), maybe(retyped.c.column_id).label("retyped_id"))
+        sa.select(table, *others, *_missing(column), maybe(retyped.c.column_id).label("retyped_id"))
         .outerjoin(column, column.c.table_id == table.c.table_id)
         .outerjoin(retyped, is_same)
         .where(one_of(table.c.table_id, count))
     )
 
 
-def _missing(column: Table) -> list[ColumnElement[Any]]:
+def _missing(column: sa.Table) -> list[sa.ColumnElement[Any]]:
     """Return NULL for what the table's version does not have."""
-    return [null().label(name) for name in ("min_is_exact", "max_is_exact") if name not in column.c]
+    return [sa.null().label(name) for name in ("min_is_exact", "max_is_exact") if name not in column.c]
 
 
-def _statistics(rows: Iterable[Row[Any]]) -> Statistics:
+def _statistics(rows: Iterable[sa.Row[Any]]) -> Statistics:
     found = Statistics({}, {})
     for row in rows:
         table_id = TableId(row.table_id)
@@ -135,10 +115,10 @@ def _statistics(rows: Iterable[Row[Any]]) -> Statistics:
 
 
 @lru_cache
-def _skip_rows(tables: CatalogTables, count: int) -> Select[Any]:
+def _skip_rows(tables: CatalogTables, count: int) -> sa.Select[Any]:
     metadata = tables["metadata"]
     of_table = (metadata.c.scope == "table", one_of(metadata.c.scope_id, count))
-    return select(metadata.c.scope_id, metadata.c.value).where(
+    return sa.select(metadata.c.scope_id, metadata.c.value).where(
         metadata.c.key == SKIP_STATS_COLUMNS, *of_table
     )
 
@@ -150,20 +130,20 @@ def which_skipped(
     return Question(_skip_rows(tables, len(table_ids)), _skipped, values_of(table_ids))
 
 
-def _skipped(rows: Iterable[Row[Any]]) -> dict[TableId, frozenset[int]]:
+def _skipped(rows: Iterable[sa.Row[Any]]) -> dict[TableId, frozenset[int]]:
     return {
         TableId(row.scope_id): Options({SKIP_STATS_COLUMNS: row.value or ""}).skipped_columns for row in rows
     }
 
 
 def with_what_lies_in_them(
-    connection: Connection, tables: CatalogTables, columns: Mapping[TableId, frozenset[int]]
+    connection: sa.Connection, tables: CatalogTables, columns: Mapping[TableId, frozenset[int]]
 ) -> dict[TableId, frozenset[ColumnId]]:
     """Return columns of tables and all that ever lay in them, at any depth."""
     column = tables["column"]
     found: dict[TableId, frozenset[ColumnId]] = {}
     for table_id, ids in ((one, ids) for one, ids in columns.items() if ids):
-        query = select(column.c.column_id, column.c.parent_column).where(column.c.table_id == table_id)
+        query = sa.select(column.c.column_id, column.c.parent_column).where(column.c.table_id == table_id)
         children: dict[int, set[int]] = {}
         for child, parent in connection.execute(query.distinct()):
             children.setdefault(parent, set()).add(child)
@@ -175,15 +155,15 @@ def with_what_lies_in_them(
 
 
 def columns_with_unbounded_values(
-    connection: Connection, tables: CatalogTables, columns: Mapping[TableId, Iterable[ColumnId]]
+    connection: sa.Connection, tables: CatalogTables, columns: Mapping[TableId, Iterable[ColumnId]]
 ) -> set[tuple[TableId, ColumnId]]:
     """Return the columns that not every data file says to be without values: there NULL means *unknown*."""
     file, stats = tables["data_file"], tables["file_column_stats"]
     found: set[tuple[TableId, ColumnId]] = set()
     for table_id, of_table in columns.items():
-        files = select(func.count()).where(file.c.table_id == table_id)
+        files = sa.select(sa.func.count()).where(file.c.table_id == table_id)
         without_values = (
-            select(stats.c.column_id, func.count().label("files"))
+            sa.select(stats.c.column_id, sa.func.count().label("files"))
             .where(stats.c.table_id == table_id, stats.c.value_count == 0)
             .group_by(stats.c.column_id)
         )
@@ -207,7 +187,7 @@ _COUNTS = ScalarType("int64")  # what buckets, years, months, days and hours are
 
 def may_match(
     where: Predicate, table_id: TableId, schema: TableSchema, catalog: Catalog, first_id: int = 0
-) -> ColumnElement[bool] | None:
+) -> sa.ColumnElement[bool] | None:
     """Build the SQL condition for data files that may have a row for which the filter is true.
 
     Of the files only those from ``first_id`` on are asked for. None: the database can exclude no file.
@@ -220,12 +200,12 @@ def may_match(
         return None
     file = catalog.tables["data_file"].c
     # the statistics of files of others do not cover what lies in the names of folders
-    return or_(file.mapping_id.is_not(None), condition)
+    return sa.or_(file.mapping_id.is_not(None), condition)
 
 
 def may_be_in(
     partitions: Partitions, table: TableSnapshot, catalog: Catalog, first_id: int = 0
-) -> ColumnElement[bool] | None:
+) -> sa.ColumnElement[bool] | None:
     """Build the SQL condition for data files that may have rows of these partitions.
 
     Only files that were written by the keys are excluded, by values that the database compares exactly.
@@ -239,13 +219,15 @@ def may_be_in(
         wanted = conditions.comparable_values(key, {values[number] for values in partitions.wanted})
         if wanted is not None:
             bound, values = wanted
-            of_key = and_(value.table_id == table.table_id, value.partition_key_index == number)
-            is_other = and_(value.data_file_id >= first_id, bound(value.partition_value).not_in(values))
-            others.append(select(value.data_file_id).where(of_key, is_other))
+            of_key = sa.and_(value.table_id == table.table_id, value.partition_key_index == number)
+            is_other = sa.and_(value.data_file_id >= first_id, bound(value.partition_value).not_in(values))
+            others.append(sa.select(value.data_file_id).where(of_key, is_other))
     if not others:
         return None
-    is_excluded = or_(*(file.data_file_id.in_(one) for one in others))
-    return or_(file.partition_id.is_(None), file.partition_id != table.partition_spec.id, not_(is_excluded))
+    is_excluded = sa.or_(*(file.data_file_id.in_(one) for one in others))
+    return sa.or_(
+        file.partition_id.is_(None), file.partition_id != table.partition_spec.id, sa.not_(is_excluded)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,18 +238,18 @@ class _Conditions:
     dialect: CatalogDialect
     first_id: int = 0
 
-    def of(self, where: Predicate) -> ColumnElement[bool] | None:
+    def of(self, where: Predicate) -> sa.ColumnElement[bool] | None:
         match where:
             case AllOf(parts):
                 known = [one for one in map(self.of, parts) if one is not None]
-                return and_(*known) if known else None
+                return sa.and_(*known) if known else None
             case AnyOf(()):
-                return false()
+                return sa.false()
             case AnyOf(parts):
                 known = [one for one in map(self.of, parts) if one is not None]
-                return or_(*known) if len(known) == len(parts) else None
+                return sa.or_(*known) if len(known) == len(parts) else None
             case Membership(_, (), False):
-                return false()
+                return sa.false()
             case Membership(column_id, (first, *_, last) | (first as last,), False):
                 ends = (
                     Comparison(column_id, Operator.AT_LEAST, first),
@@ -281,7 +263,7 @@ class _Conditions:
 
     def comparison(
         self, column_id: ColumnId, operator: Operator, value: Physical
-    ) -> ColumnElement[bool] | None:
+    ) -> sa.ColumnElement[bool] | None:
         stats = self.tables["file_column_stats"].c
         wanted = self.comparable_value(self.types[column_id], value)
         if wanted is None or operator is Operator.UNEQUAL:
@@ -289,14 +271,14 @@ class _Conditions:
         low = self.comparable_bound(self.types[column_id], stats.min_value)
         high = self.comparable_bound(self.types[column_id], stats.max_value)
         excluded = {
-            Operator.EQUAL: or_(high < wanted, low > wanted),
+            Operator.EQUAL: sa.or_(high < wanted, low > wanted),
             Operator.LESS: low >= wanted,
             Operator.AT_MOST: low > wanted,
             Operator.GREATER: high <= wanted,
             Operator.AT_LEAST: high < wanted,
         }[operator]
         return self.tables["data_file"].c.data_file_id.not_in(
-            select(stats.data_file_id).where(
+            sa.select(stats.data_file_id).where(
                 stats.data_file_id >= self.first_id,
                 stats.table_id == self.table_id,
                 stats.column_id == column_id,
@@ -304,22 +286,22 @@ class _Conditions:
             )
         )
 
-    def comparable_value(self, type_: DuckLakeType, value: Physical) -> ColumnElement[Any] | None:
+    def comparable_value(self, type_: DuckLakeType, value: Physical) -> sa.ColumnElement[Any] | None:
         """Return a filter's value as the database compares it; None: it cannot, or not exactly."""
         if type_.facts.kind is ScalarKind.INTEGER:
-            return literal(value, BigInteger) if abs(int(value)) < _WHOLE_NUMBERS_END else None
+            return sa.literal(value, sa.BigInteger) if abs(int(value)) < _WHOLE_NUMBERS_END else None
         if self.is_exact_decimal(type_):
-            return cast(literal(format_physical(type_, value), String), Numeric)
+            return sa.cast(sa.literal(format_physical(type_, value), sa.String), sa.Numeric)
         shape = _shape(type_)
         if shape is None:
             return None
         text = format_physical(type_, value)
         fits = re.fullmatch(shape.replace("_", ".").replace("%", ".*"), text, re.DOTALL)
-        return self.dialect.bytewise(literal(text, String)) if fits and "\0" not in text else None
+        return self.dialect.bytewise(sa.literal(text, sa.String)) if fits and "\0" not in text else None
 
     def comparable_values(
         self, key: PartitionField, texts: Collection[str | None]
-    ) -> tuple[Callable[[ColumnElement[Any]], ColumnElement[Any]], list[ColumnElement[Any]]] | None:
+    ) -> tuple[Callable[[sa.ColumnElement[Any]], sa.ColumnElement[Any]], list[sa.ColumnElement[Any]]] | None:
         """Return the SQL comparison of a key's values, and the wanted values; None: the database lacks one.
 
         No value is comparable as NULL: files without a value of the key are not excluded.
@@ -336,15 +318,15 @@ class _Conditions:
         known = [one for one in wanted if one is not None]
         return (partial(self.comparable_bound, type_), known) if len(known) == len(wanted) else None
 
-    def comparable_bound(self, type_: DuckLakeType, bound: ColumnElement[Any]) -> ColumnElement[Any]:
+    def comparable_bound(self, type_: DuckLakeType, bound: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         """Return a bound as the database compares it; NULL where it has another shape."""
-        shape, is_short = _shape(type_), func.length(bound) < _LONG_TEXT
+        shape, is_short = _shape(type_), sa.func.length(bound) < _LONG_TEXT
         if self.is_exact_decimal(type_):
             is_number = bound.regexp_match(r"^-?[0-9]*\.?[0-9]+$")
-            return case((and_(is_short, is_number), cast(bound, Numeric)), else_=None)
+            return sa.case((sa.and_(is_short, is_number), sa.cast(bound, sa.Numeric)), else_=None)
         if shape is None:
-            return case((bound.regexp_match("^-?[0-9]{1,18}$"), cast(bound, BigInteger)), else_=None)
-        return case((and_(bound.like(shape), is_short), self.dialect.bytewise(bound)), else_=None)
+            return sa.case((bound.regexp_match("^-?[0-9]{1,18}$"), sa.cast(bound, sa.BigInteger)), else_=None)
+        return sa.case((sa.and_(bound.like(shape), is_short), self.dialect.bytewise(bound)), else_=None)
 
     def is_exact_decimal(self, type_: DuckLakeType) -> bool:
         """Return True if the database compares all of a decimal's digits."""
@@ -372,7 +354,7 @@ def _shape(type_: DuckLakeType) -> str | None:
 
 
 def name_mappings(
-    connection: Connection, tables: CatalogTables, table_id: int
+    connection: sa.Connection, tables: CatalogTables, table_id: int
 ) -> dict[MappingId, NameMapping]:
     """Return the mappings by name of a table, by id, ascending."""
     return which_mappings(tables, table_id).ask(connection)
@@ -384,22 +366,22 @@ def which_mappings(tables: CatalogTables, table_id: int) -> Question[dict[Mappin
 
 
 @lru_cache
-def _mappings(tables: CatalogTables) -> Select[Any]:
+def _mappings(tables: CatalogTables) -> sa.Select[Any]:
     mapping, name = tables["column_mapping"], tables["name_mapping"]
     return (
-        select(name)
+        sa.select(name)
         .join(mapping, mapping.c.mapping_id == name.c.mapping_id)
         .where(mapping.c.table_id == OF_TABLE, mapping.c.type == "map_by_name")
         .order_by(name.c.mapping_id, name.c.column_id)
     )
 
 
-def _by_id(rows: Sequence[Row[Any]]) -> dict[MappingId, NameMapping]:
+def _by_id(rows: Sequence[sa.Row[Any]]) -> dict[MappingId, NameMapping]:
     groups = groupby(rows, key=lambda row: MappingId(row.mapping_id))
     return {mapping_id: _mapping(list(found)) for mapping_id, found in groups}
 
 
-def _mapping(rows: list[Row[Any]]) -> NameMapping:
+def _mapping(rows: list[sa.Row[Any]]) -> NameMapping:
     places = {row.column_id: place for place, row in enumerate(rows)}
     return tuple(
         MappedColumn(
@@ -412,7 +394,7 @@ def _mapping(rows: list[Row[Any]]) -> NameMapping:
     )
 
 
-def _place(row: Row[Any], places: Mapping[int, int]) -> int:
+def _place(row: sa.Row[Any], places: Mapping[int, int]) -> int:
     """Return the place of the column that a nested one lies in."""
     if row.parent_column not in places:
         raise CatalogError(

@@ -15,12 +15,10 @@ from sqlalchemy import Connection, Row, Select, and_, select
 from ...errors import NotFoundError, SchemaNotFoundError, TableNotFoundError, UnsupportedFeatureError
 from ...planning.reading.predicates import Predicate, column_ids
 from ...planning.reading.scan import ScanPlan, plan_scan
-from ...planning.writing.staged import StagedWrite, with_staged
 from ...spec.names.identifiers import QualifiedName, near
 from ...spec.partitioning import PartitionField, PartitionSpec, Transform
 from ...spec.snapshots import ColumnId, PartitionId, Snapshot, SortId, TableSnapshot
 from ...spec.sorting import SortField, SortSpec
-from ...sql.predicate import read_predicate
 from ..database.connect import AT, OF_TABLE, Question
 from ..database.tables import CatalogTables, maybe
 from . import read, read_files
@@ -32,6 +30,7 @@ from .read_snapshots import Moment, chosen, which_snapshot
 from .read_statistics import may_match
 
 if TYPE_CHECKING:
+    from ...planning.writing.staged import StagedWrite
     from ...spec.files import LiveDataFile
     from ..dialects.dialect import Catalog
 
@@ -229,7 +228,12 @@ def find_scan(
         asked = _which(catalog, snapshot.id, _NO_TABLE if row is None else row.id)
         definition = {**answers, **catalog.dialect.ask(connection, asked)}
         found = None if row is None else table_of(catalog, snapshot, row, definition)
-        table, files = with_staged(found, name, staged)
+        table = found
+        files: tuple[LiveDataFile, ...] = ()
+        if staged:
+            from ...planning.writing.staged import with_staged
+
+            table, files = with_staged(found, name, staged)
         if table is None:
             raise TableNotFoundError(str(name), snapshot.id)
         what = wanted if isinstance(wanted, Wanted) else wanted(table)
@@ -286,7 +290,11 @@ def _scan(  # noqa: PLR0913, PLR0917 - the last has a default
     *,
     is_last: bool = False,
 ) -> ScanPlan:
-    predicate = None if wanted.where is None else read_predicate(wanted.where, table.schema, str(table.name))
+    predicate = None
+    if wanted.where is not None:
+        from ...sql.predicate import read_predicate
+
+        predicate = read_predicate(wanted.where, table.schema, str(table.name))
     of_files = _wanted_files(catalog, table, predicate, wanted.stats_of)
     inlined, at = Inlined.of(catalog, table, answers), table.snapshot.id
     which_rows = inlined.which_rows(lambda rows: read.visible(rows, at))

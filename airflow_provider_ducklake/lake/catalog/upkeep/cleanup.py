@@ -110,7 +110,7 @@ def cleanup(
     dry_run: bool,
 ) -> CleanupResult:
     """Delete the files that were scheduled before a moment, and then their rows, many at once."""
-    from ...storage.files.listing import delete_files  # noqa: PLC0415 - heavy
+    from ...storage.files.listing import delete_files
 
     due = _due(catalog, older_than, floor)
     named = _still_named(catalog, due)
@@ -174,7 +174,7 @@ def _refused(
     catalog: Catalog, due: Sequence[_Scheduled], storage_options: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return the paths that this lake must not delete, and why: any client can write such rows."""
-    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from ...storage.files.parallel import in_threads
 
     found = [(one.path, _why_not(catalog, one)) for one in due]  # of one path, a row's problem holds for all
     problems = {path: problem for path, problem in found if problem is not None}
@@ -195,8 +195,8 @@ def _why_not(catalog: Catalog, one: _Scheduled) -> str | None:
 
 def _why_not_of_a_lake(storage_options: Mapping[str, Any], path: str) -> str | None:
     """Look into a file of another name: it may be the catalog itself, or whatever else lies there."""
-    from ...storage.files.filesystem import exists, open_filesystem  # noqa: PLC0415
-    from ...storage.moving.restored import why_not_of_a_lake  # noqa: PLC0415 - heavy
+    from ...storage.files.filesystem import exists, open_filesystem
+    from ...storage.moving.restored import why_not_of_a_lake
 
     try:
         there = exists(path, storage_options)
@@ -207,7 +207,7 @@ def _why_not_of_a_lake(storage_options: Mapping[str, Any], path: str) -> str | N
 
 def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[str]:
     """Return the paths of those that a row of the lake names, in whatever spelling or by a linked folder."""
-    from ...storage.files.local import real_path  # noqa: PLC0415 - heavy
+    from ...storage.files.local import real_path
 
     if not due:
         return set()
@@ -238,7 +238,7 @@ def _may_be_one_of(path: str, names: Collection[str]) -> bool:
 
 def _check_reachable(catalog: Catalog, storage_options: Mapping[str, Any]) -> None:
     """Refuse to take every file for gone where it is the whole directory that is not there."""
-    from ...storage.files.filesystem import exists, open_filesystem  # noqa: PLC0415
+    from ...storage.files.filesystem import exists, open_filesystem
 
     is_local = open_filesystem(catalog.data_path, storage_options).is_local
     if is_local and not exists(catalog.data_path):
@@ -298,7 +298,7 @@ def mark_names(connection: Connection, catalog: Catalog) -> frozenset[str]:
 
 def leave_mark(catalog: Catalog, storage_options: Mapping[str, Any]) -> str:
     """Look at the mark below the data path, write a new token there, and return the mark's name."""
-    from ...storage.files.filesystem import write_bytes  # noqa: PLC0415 - heavy
+    from ...storage.files.filesystem import write_bytes
 
     MARKS.ensure(catalog)
     with catalog.dialect.reading() as connection:
@@ -313,7 +313,7 @@ def leave_mark(catalog: Catalog, storage_options: Mapping[str, Any]) -> str:
 
 def check_mark(catalog: Catalog, name: str, storage_options: Mapping[str, Any]) -> None:
     """Check that the mark, if there is one, holds a token that the catalog has stored."""
-    from ...storage.files.filesystem import exists, read_bytes  # noqa: PLC0415 - heavy
+    from ...storage.files.filesystem import exists, read_bytes
 
     path = catalog.data_path + name
     if not exists(path, storage_options):

@@ -13,21 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    MetaData,
-    Select,
-    Subquery,
-    Table,
-    and_,
-    case,
-    func,
-    literal,
-    or_,
-    select,
-    true,
-)
+import sqlalchemy as sa
 from sqlalchemy.schema import DropTable
 
 from ...errors import UntrustedValueError
@@ -101,7 +87,7 @@ def _sum(left: ExpireResult, right: ExpireResult) -> ExpireResult:
     )
 
 
-def _plan(connection: Connection, catalog: Catalog, rule: ExpiryRule) -> ExpiryPlan:
+def _plan(connection: sa.Connection, catalog: Catalog, rule: ExpiryRule) -> ExpiryPlan:
     """Select the snapshots to expire. The plan stays valid, except for tags: later snapshots are newer."""
     now = catalog.dialect.server_time(connection)
     snapshots = read_snapshots.all_snapshots(connection, catalog.tables)
@@ -117,7 +103,7 @@ def _would_expire(catalog: Catalog, rule: ExpiryRule) -> ExpireResult:
         plan = _plan(connection, catalog, rule)
         gone = {one.id for one in plan.expired}
         snapshot_id = catalog.tables["snapshot"].c.snapshot_id
-        ids = connection.execute(select(snapshot_id).order_by(snapshot_id)).scalars()
+        ids = connection.execute(sa.select(snapshot_id).order_by(snapshot_id)).scalars()
         now = catalog.dialect.server_time(connection)
         expiry = _Expiry(connection, catalog.tables, now, [one for one in ids if one not in gone])
         return replace(expiry.look(plan.expired), kept_by_tags=len(plan.kept_by_tags))
@@ -133,7 +119,7 @@ def _expire(catalog: Catalog, rule: ExpiryRule, planned: Sequence[Snapshot]) -> 
         read_snapshots.check_version(connection, tables)
         snapshot = tables["snapshot"]
         ids = list(
-            connection.execute(select(snapshot.c.snapshot_id).order_by(snapshot.c.snapshot_id)).scalars()
+            connection.execute(sa.select(snapshot.c.snapshot_id).order_by(snapshot.c.snapshot_id)).scalars()
         )
         there = set(ids[:-1])
         plan = without_tagged(  # what was tagged since it was planned stays, too
@@ -176,14 +162,14 @@ _OF_TABLE = (
     "schema_versions",
 )
 _OF_DATA_FILE = ("file_column_stats", "file_variant_stats", "file_partition_value")
-Condition = ColumnElement[bool]
+Condition = sa.ColumnElement[bool]
 
 
 class _Expiry:
     """One expiry under way; ``kept`` are the ids of the snapshots that stay, ascending."""
 
     def __init__(
-        self, connection: Connection, tables: CatalogTables, now: datetime, kept: Sequence[int]
+        self, connection: sa.Connection, tables: CatalogTables, now: datetime, kept: Sequence[int]
     ) -> None:
         self.connection = connection
         self.tables = tables
@@ -209,10 +195,11 @@ class _Expiry:
             expired, len(data_files), len(delete_files), len(dead_tables), total, dry_run=True
         )
 
-    def _sizes(self, file: Table, file_id: ColumnElement[int], dies: Condition) -> dict[int, int]:
-        size = func.coalesce(file.c.file_size_bytes, 0)
+    def _sizes(self, file: sa.Table, file_id: sa.ColumnElement[int], dies: Condition) -> dict[int, int]:
+        size = sa.func.coalesce(file.c.file_size_bytes, 0)
         return {
-            int(one): int(found) for one, found in self.connection.execute(select(file_id, size).where(dies))
+            int(one): int(found)
+            for one, found in self.connection.execute(sa.select(file_id, size).where(dies))
         }
 
     def run(self, expired: tuple[Snapshot, ...]) -> ExpireResult:
@@ -240,7 +227,7 @@ class _Expiry:
         """Return the ids of tables without a reachable version."""
         table = self.tables["table"]
         rows = self.connection.execute(
-            select(table.c.table_id, table.c.begin_snapshot, table.c.end_snapshot)
+            sa.select(table.c.table_id, table.c.begin_snapshot, table.c.end_snapshot)
         ).all()
         living = {
             row.table_id for row in rows if is_reachable(row.begin_snapshot, row.end_snapshot, self.kept)
@@ -250,7 +237,7 @@ class _Expiry:
     def remove_files(self, is_dead: _Reachability) -> tuple[int, int]:
         """Schedule the dead data files and delete files, and remove their rows; return how many they were."""
         data, deletes = self.tables["data_file"], self.tables["delete_file"]
-        dead_data = select(data.c.data_file_id).where(is_dead(data))
+        dead_data = sa.select(data.c.data_file_id).where(is_dead(data))
         data_files = self._schedule(data, data.c.data_file_id, is_dead(data))
         delete_files = 0
         # In two steps: databases are slow at OR with a subquery.
@@ -265,10 +252,10 @@ class _Expiry:
             self._delete("data_file", is_dead(data))
         return data_files, delete_files
 
-    def _schedule(self, file: Table, file_id: ColumnElement[int], dies: Condition) -> int:
+    def _schedule(self, file: sa.Table, file_id: sa.ColumnElement[int], dies: Condition) -> int:
         """Hand files to the clean-up and return how many they are."""
-        size = func.coalesce(func.sum(file.c.file_size_bytes), 0)
-        count, found_bytes = self.connection.execute(select(func.count(), size).where(dies)).one()
+        size = sa.func.coalesce(sa.func.sum(file.c.file_size_bytes), 0)
+        count, found_bytes = self.connection.execute(sa.select(sa.func.count(), size).where(dies)).one()
         if count:
             schedule = self.tables["files_scheduled_for_deletion"]
             rows = _scheduled(self.tables, file, file_id, dies, self.now)
@@ -281,7 +268,7 @@ class _Expiry:
         for part in in_parts(table_ids):
             self._forget_inlined(part)
             mapping, names = self.tables["column_mapping"], self.tables["name_mapping"]
-            mappings = select(mapping.c.mapping_id).where(mapping.c.table_id.in_(part))
+            mappings = sa.select(mapping.c.mapping_id).where(mapping.c.table_id.in_(part))
             self._delete("name_mapping", names.c.mapping_id.in_(mappings))
             for name in (*_OF_TABLE, "column_mapping", "inlined_data_tables", "table"):
                 self._delete(name, self.tables[name].c.table_id.in_(part))
@@ -289,7 +276,7 @@ class _Expiry:
     def _forget_inlined(self, table_ids: Collection[int]) -> None:
         registry = self.tables["inlined_data_tables"]
         registered = self.connection.execute(
-            select(registry.c.table_id, registry.c.table_name).where(registry.c.table_id.in_(table_ids))
+            sa.select(registry.c.table_id, registry.c.table_name).where(registry.c.table_id.in_(table_ids))
         )
         for table_id, name in registered:
             if not name.startswith(inlined_table_name(table_id, "")):
@@ -300,7 +287,7 @@ class _Expiry:
     def drop_inlined(self) -> None:
         """Drop the inlined rows of unreachable tables."""
         for name in self.inlined:
-            dynamic = Table(name, MetaData(schema=self.tables.metadata_schema))
+            dynamic = sa.Table(name, sa.MetaData(schema=self.tables.metadata_schema))
             self.connection.execute(DropTable(dynamic, if_exists=True))
 
     def remove_objects(self, found: Sequence[Hole]) -> None:
@@ -311,7 +298,7 @@ class _Expiry:
                 self._delete(name, is_dead(self.tables[name]))
         if self.tables.writer.expires_options:
             self.remove_options()
-        living = select(self.tables["macro"].c.macro_id)
+        living = sa.select(self.tables["macro"].c.macro_id)
         for name in ("macro_impl", "macro_parameters"):
             self._delete(name, self.tables[name].c.macro_id.not_in(living))
 
@@ -320,14 +307,16 @@ class _Expiry:
         metadata = self.tables["metadata"].c
         for scope in ("table", "schema"):
             object_id = self.tables[scope].c[f"{scope}_id"]
-            named = select(metadata.scope_id).where(metadata.scope == scope, metadata.scope_id.is_not(None))
+            named = sa.select(metadata.scope_id).where(
+                metadata.scope == scope, metadata.scope_id.is_not(None)
+            )
             ids = set(self.connection.execute(named).scalars())
             for part in in_parts(sorted(ids)):
                 ids.difference_update(
-                    self.connection.execute(select(object_id).where(object_id.in_(part))).scalars()
+                    self.connection.execute(sa.select(object_id).where(object_id.in_(part))).scalars()
                 )
             for part in in_parts(sorted(ids)):
-                self._delete("metadata", and_(metadata.scope == scope, metadata.scope_id.in_(part)))
+                self._delete("metadata", sa.and_(metadata.scope == scope, metadata.scope_id.in_(part)))
 
     def _delete(self, name: str, dies: Condition) -> None:
         self.connection.execute(self.tables[name].delete().where(dies))
@@ -340,14 +329,14 @@ class _Reachability:
         self._holes = found
         self._table_ids = table_ids
 
-    def __call__(self, table: Table) -> Condition:
+    def __call__(self, table: sa.Table) -> Condition:
         if self._table_ids:
             return table.c.table_id.in_(self._table_ids)
         begin, end = table.c.begin_snapshot, table.c.end_snapshot
-        return or_(
+        return sa.or_(
             begin == end,  # which no snapshot ever saw
             *(
-                and_(end <= one.before, true() if one.after is None else begin > one.after)
+                sa.and_(end <= one.before, sa.true() if one.after is None else begin > one.after)
                 for one in self._holes
             ),
         )
@@ -365,17 +354,17 @@ def _of_tables(table_ids: Sequence[int]) -> Iterator[_Reachability]:
 
 
 def _scheduled(
-    tables: CatalogTables, file: Table, file_id: ColumnElement[int], dies: Condition, now: datetime
-) -> Select[Any]:
+    tables: CatalogTables, file: sa.Table, file_id: sa.ColumnElement[int], dies: Condition, now: datetime
+) -> sa.Select[Any]:
     """Select the schedule's rows, whose paths are relative to the data path."""
     directory = _directories(tables)
-    is_relative = file.c.path_is_relative.is_(true())
+    is_relative = file.c.path_is_relative.is_(sa.true())
     return (
-        select(
+        sa.select(
             file_id,
-            case((is_relative, directory.c.path + _text(file.c.path)), else_=_text(file.c.path)),
-            case((is_relative, directory.c.path_is_relative), else_=literal(False, CatalogBoolean)),  # noqa: FBT003 - a value
-            literal(now, CatalogTimestamp),
+            sa.case((is_relative, directory.c.path + _text(file.c.path)), else_=_text(file.c.path)),
+            sa.case((is_relative, directory.c.path_is_relative), else_=sa.literal(False, CatalogBoolean)),  # noqa: FBT003 - a value
+            sa.literal(now, CatalogTimestamp),
         )
         .join(directory, directory.c.table_id == file.c.table_id)
         .where(dies)
@@ -383,16 +372,16 @@ def _scheduled(
     )
 
 
-def _directories(tables: CatalogTables) -> Subquery:
+def _directories(tables: CatalogTables) -> sa.Subquery:
     """Select each table's directory relative to the data path, unless one of its steps is absolute."""
     table, schema = tables["table"], tables["schema"]
-    is_relative = table.c.path_is_relative.is_(true())
+    is_relative = table.c.path_is_relative.is_(sa.true())
     path, above = _text(table.c.path), _text(schema.c.path)
     return (
-        select(
+        sa.select(
             table.c.table_id,
-            case((is_relative, above + path), else_=path).label("path"),
-            case((is_relative, schema.c.path_is_relative), else_=literal(False, CatalogBoolean)).label(  # noqa: FBT003
+            sa.case((is_relative, above + path), else_=path).label("path"),
+            sa.case((is_relative, schema.c.path_is_relative), else_=sa.literal(False, CatalogBoolean)).label(  # noqa: FBT003
                 "path_is_relative"
             ),
         )
@@ -402,5 +391,5 @@ def _directories(tables: CatalogTables) -> Subquery:
     )
 
 
-def _text(column: ColumnElement[str]) -> ColumnElement[str]:
-    return func.coalesce(column, literal("", CatalogText), type_=CatalogText)
+def _text(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+    return sa.func.coalesce(column, sa.literal("", CatalogText), type_=CatalogText)

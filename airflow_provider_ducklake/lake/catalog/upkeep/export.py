@@ -263,8 +263,8 @@ class _Made:
 
 def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
     """Export a snapshot, or return what an earlier try of the same task exported."""
-    from ...storage.files.local import lies_below  # noqa: PLC0415 - heavy
-    from ...storage.moving import restored  # noqa: PLC0415 - heavy
+    from ...storage.files.local import lies_below
+    from ...storage.moving import restored
 
     check_installed(request.path, ExportFormat.of(request.path, request.format))
     _check_is_not_the_catalog(lake, request)
@@ -291,7 +291,7 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
 
 def _check_is_not_the_catalog(lake: OpenLake, request: ExportRequest) -> None:
     """Refuse the lake's own catalog file as the target: all other snapshots would be lost."""
-    from ...storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+    from ...storage.files.filesystem import open_filesystem
 
     file, target = catalog_file(lake.url), open_filesystem(request.path, request.storage_options)
     if file is not None and target.is_local and Path(target.path).exists() and file.samefile(target.path):
@@ -317,7 +317,7 @@ def _found(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | Non
     That is one that the same task of the same run has made, or any where the user wants it. Another file
     stays: it may be the catalog of a live lake, or one of its data files.
     """
-    from ...storage.moving import restored  # noqa: PLC0415 - heavy
+    from ...storage.moving import restored
 
     if not restored.is_there(request.path, request.storage_options):
         return None

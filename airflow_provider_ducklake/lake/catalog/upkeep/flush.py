@@ -11,19 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Table,
-    and_,
-    exists,
-    func,
-    literal,
-    or_,
-    select,
-    table,
-    union_all,
-)
+import sqlalchemy as sa
+from sqlalchemy import table
 from uuid6 import uuid7
 
 from ...errors import (
@@ -71,7 +60,7 @@ _DYNAMIC = re.compile(r"ducklake_inlined_(?:data_(\d{1,19})_\d{1,19}|delete_(\d{
 
 
 def tables_with_inlined_data(
-    connection: Connection, catalog: Catalog, snapshot: Snapshot, schema: SchemaPath | None
+    connection: sa.Connection, catalog: Catalog, snapshot: Snapshot, schema: SchemaPath | None
 ) -> list[QualifiedName]:
     """List the tables, of a schema or of all, that have inlined rows or deletes."""
     metadata_schema = catalog.tables.metadata_schema
@@ -79,12 +68,12 @@ def tables_with_inlined_data(
     for name in sorted(catalog.dialect.table_names(connection, metadata_schema)):
         if found := _DYNAMIC.match(name):
             rows = table(name, schema=metadata_schema)
-            has_rows = exists(select(literal(1)).select_from(rows))
-            asked.append(select(literal(int(found[1] or found[2])).label("table_id")).where(has_rows))
+            has_rows = sa.exists(sa.select(sa.literal(1)).select_from(rows))
+            asked.append(sa.select(sa.literal(int(found[1] or found[2])).label("table_id")).where(has_rows))
     filled = {
         table_id
         for part in in_parts(asked, _TABLES_AT_ONCE)
-        for table_id in connection.execute(union_all(*part)).scalars()
+        for table_id in connection.execute(sa.union_all(*part)).scalars()
     }
     return [
         row.qualified
@@ -93,14 +82,14 @@ def tables_with_inlined_data(
     ]
 
 
-def find_flush(connection: Connection, catalog: Catalog, found: TableSnapshot) -> FlushPlan:
+def find_flush(connection: sa.Connection, catalog: Catalog, found: TableSnapshot) -> FlushPlan:
     """Plan the flush of a table: all of its snapshot and before."""
     marks = inlined_delete_snapshots(connection, catalog, found.table_id, found.snapshot.id)
     files = tuple(_files(connection, catalog, found, marks))
     return FlushPlan(found, tuple(_layouts(connection, catalog, found)), files, marks)
 
 
-def _layouts(connection: Connection, catalog: Catalog, found: TableSnapshot) -> Iterator[LayoutToFlush]:
+def _layouts(connection: sa.Connection, catalog: Catalog, found: TableSnapshot) -> Iterator[LayoutToFlush]:
     inlined = inlined_of(connection, catalog, found)
     partitionings = which_partitionings(catalog.tables, found.table_id).ask(connection)
     for layout in inlined.layouts:
@@ -111,7 +100,7 @@ def _layouts(connection: Connection, catalog: Catalog, found: TableSnapshot) -> 
 
 
 def _files(
-    connection: Connection,
+    connection: sa.Connection,
     catalog: Catalog,
     found: TableSnapshot,
     marks: Mapping[DataFileId, Mapping[int, int]],
@@ -130,18 +119,18 @@ def _files(
 
 
 def rows_to_flush(
-    connection: Connection, catalog: Catalog, found: TableSnapshot, schema_version: int
+    connection: sa.Connection, catalog: Catalog, found: TableSnapshot, schema_version: int
 ) -> Iterator[InlinedRows]:
     """Yield the rows of an inlined table but those that had ended before the oldest snapshot there is.
 
     Those are of no snapshot, and of no change between two of them.
     """
     ids = catalog.tables["snapshot"].c.snapshot_id
-    oldest = connection.execute(select(func.min(ids))).scalar_one()
+    oldest = connection.execute(sa.select(sa.func.min(ids))).scalar_one()
 
-    def is_known(rows: Table) -> ColumnElement[bool]:
+    def is_known(rows: sa.Table) -> sa.ColumnElement[bool]:
         ended = rows.c.end_snapshot
-        return and_(rows.c.begin_snapshot <= found.snapshot.id, or_(ended.is_(None), ended >= oldest))
+        return sa.and_(rows.c.begin_snapshot <= found.snapshot.id, sa.or_(ended.is_(None), ended >= oldest))
 
     yield from inlined_batches(connection, catalog, found, schema_version, is_known)
 
@@ -296,7 +285,7 @@ class Flush:
             head = read_snapshots.head(connection, self.catalog.tables)
             return tables_with_inlined_data(connection, self.catalog, head, self.rule.schema)
 
-    def _plan(self, connection: Connection, name: QualifiedName) -> FlushPlan | None:
+    def _plan(self, connection: sa.Connection, name: QualifiedName) -> FlushPlan | None:
         """Plan the flush of a table; None: nothing to flush, or it is to be left alone."""
         try:
             plan = self._read_plan(connection, name)
@@ -318,7 +307,7 @@ class Flush:
         log.warning("%s", message)
         return False
 
-    def _read_plan(self, connection: Connection, name: QualifiedName) -> FlushPlan:
+    def _read_plan(self, connection: sa.Connection, name: QualifiedName) -> FlushPlan:
         head = read_snapshots.head(connection, self.catalog.tables)
         found = load_table(connection, self.catalog, head, name, with_files=False)
         return find_flush(connection, self.catalog, found)
@@ -359,13 +348,13 @@ class Flush:
 
     def _write_layout(
         self,
-        connection: Connection,
+        connection: sa.Connection,
         plan: FlushPlan,
         layout: LayoutToFlush,
         job_id: str,
         paths: list[str],
     ) -> list[FlushedFile]:
-        from ...storage.moving.flush_files import Flushing, rows_with_lives  # noqa: PLC0415 - heavy
+        from ...storage.moving.flush_files import Flushing, rows_with_lives
 
         table = plan.table
         writing = plan_layout(table, layout, job_directory(table.root, job_id))

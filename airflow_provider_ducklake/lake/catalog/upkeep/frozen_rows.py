@@ -10,19 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    Table,
-    and_,
-    case,
-    literal,
-    null,
-    or_,
-    select,
-    type_coerce,
-)
+import sqlalchemy as sa
 
 from ...errors import UnsupportedFeatureError
 from ...planning.reading import scan
@@ -53,7 +41,7 @@ if TYPE_CHECKING:
     from ..dialects.dialect import Catalog
 
 
-Condition = ColumnElement[bool]
+Condition = sa.ColumnElement[bool]
 _VISIBLE = ("schema", "table", "view", "tag", "macro")
 _OF_FILES = ("file_column_stats", "file_variant_stats", "file_partition_value")
 _OF_MACROS = ("macro_impl", "macro_parameters")
@@ -72,7 +60,7 @@ class FrozenRows:
     at: int
     newest: Snapshot
 
-    def queries(self) -> Iterator[tuple[str, Select[Any]]]:
+    def queries(self) -> Iterator[tuple[str, sa.Select[Any]]]:
         """Yield each table with the query for its rows, but for options and tables of inlined rows.
 
         DuckDB takes the parameters of a macro as they come: rows are in the order of their ids, but for the
@@ -82,7 +70,7 @@ class FrozenRows:
             table = self.tables[name]
             changed = self._changed(name, table)
             columns = [changed.get(one.name, one).label(one.name) for one in table.c]
-            query = select(*columns).where(condition)
+            query = sa.select(*columns).where(condition)
             ids = [one for one in table.c if isinstance(one.type, CatalogInteger)]
             yield name, query if name in _OF_FILES else query.order_by(*ids)
 
@@ -93,18 +81,18 @@ class FrozenRows:
         for name in _VISIBLE:
             yield name, visible(tables[name], self.at)
         yield "data_file", self._is_live(tables["data_file"])
-        yield "delete_file", and_(self._is_live(tables["delete_file"]), self._is_of_file("delete_file"))
+        yield "delete_file", sa.and_(self._is_live(tables["delete_file"]), self._is_of_file("delete_file"))
         for name in _OF_FILES:
             yield name, self._is_of_file(name)
         yield from self._of_tables()
         macro = tables["macro"]
-        ids = select(macro.c.macro_id).where(visible(macro, self.at))
+        ids = sa.select(macro.c.macro_id).where(visible(macro, self.at))
         for name in _OF_MACROS:
             yield name, tables[name].c.macro_id.in_(ids)
         if "view_column_tag" in tables:  # since 1.1
             tag, view = tables["view_column_tag"], tables["view"]
-            views = select(view.c.view_id).where(visible(view, self.at))
-            yield "view_column_tag", and_(visible(tag, self.at), tag.c.view_id.in_(views))
+            views = sa.select(view.c.view_id).where(visible(view, self.at))
+            yield "view_column_tag", sa.and_(visible(tag, self.at), tag.c.view_id.in_(views))
 
     def _of_tables(self) -> Iterator[tuple[str, Condition]]:
         tables = self.tables
@@ -118,33 +106,33 @@ class FrozenRows:
         if self.at == self.newest.id:
             yield "table_column_stats", self._is_of_table(tables["table_column_stats"])
         for name in ("column_mapping", "name_mapping"):
-            mappings = select(tables["data_file"].c.mapping_id).where(
+            mappings = sa.select(tables["data_file"].c.mapping_id).where(
                 self._is_live(tables["data_file"]), tables["data_file"].c.mapping_id.is_not(None)
             )
             yield name, tables[name].c.mapping_id.in_(mappings)
         versions = tables["schema_versions"]
-        is_ours = or_(versions.c.table_id.is_(None), self._is_of_table(versions))
-        yield "schema_versions", and_(versions.c.begin_snapshot <= self.at, is_ours)
+        is_ours = sa.or_(versions.c.table_id.is_(None), self._is_of_table(versions))
+        yield "schema_versions", sa.and_(versions.c.begin_snapshot <= self.at, is_ours)
 
-    def live_tables(self) -> Select[Any]:
+    def live_tables(self) -> sa.Select[Any]:
         """Return the query for the ids of the tables that the snapshot shows."""
         table = self.tables["table"]
-        return select(table.c.table_id).where(visible(table, self.at))
+        return sa.select(table.c.table_id).where(visible(table, self.at))
 
-    def live_files(self) -> Select[Any]:
+    def live_files(self) -> sa.Select[Any]:
         """Return the query for the ids of its data files."""
         file = self.tables["data_file"]
-        return select(file.c.data_file_id).where(self._is_live(file))
+        return sa.select(file.c.data_file_id).where(self._is_live(file))
 
-    def _is_of_table(self, table: Table) -> Condition:
+    def _is_of_table(self, table: sa.Table) -> Condition:
         return table.c.table_id.in_(self.live_tables())
 
-    def _is_live(self, table: Table) -> Condition:
-        return and_(visible(table, self.at), self._is_of_table(table))
+    def _is_live(self, table: sa.Table) -> Condition:
+        return sa.and_(visible(table, self.at), self._is_of_table(table))
 
-    def _has_been(self, table: Table) -> Condition:
+    def _has_been(self, table: sa.Table) -> Condition:
         """Return True if a version of something is that of the snapshot, or an older one."""
-        return and_(table.c.begin_snapshot <= self.at, self._is_of_table(table))
+        return sa.and_(table.c.begin_snapshot <= self.at, self._is_of_table(table))
 
     def _is_of_file(self, name: str) -> Condition:
         return self.tables[name].c.data_file_id.in_(self.live_files())
@@ -152,17 +140,17 @@ class FrozenRows:
     def _is_of(self, name: str, owner: str, key: str) -> Condition:
         above = self.tables[owner]
         condition = self._has_been(above) if owner == "partition_info" else self._is_live(above)
-        return self.tables[name].c[key].in_(select(above.c[key]).where(condition))
+        return self.tables[name].c[key].in_(sa.select(above.c[key]).where(condition))
 
-    def _changed(self, name: str, table: Table) -> Mapping[str, ColumnElement[Any]]:
+    def _changed(self, name: str, table: sa.Table) -> Mapping[str, sa.ColumnElement[Any]]:
         """Return the columns that are another thing in the frozen catalog."""
         if name in ("column", "partition_info"):
             end = table.c.end_snapshot
-            return {"end_snapshot": type_coerce(case((end > self.at, null()), else_=end), end.type)}
+            return {"end_snapshot": sa.type_coerce(sa.case((end > self.at, sa.null()), else_=end), end.type)}
         if "end_snapshot" in table.c:
-            return {"end_snapshot": type_coerce(null(), table.c.end_snapshot.type)}
+            return {"end_snapshot": sa.type_coerce(sa.null(), table.c.end_snapshot.type)}
         if name == "snapshot":
-            return {one: literal(getattr(self.newest, one), table.c[one].type) for one in _COUNTERS}
+            return {one: sa.literal(getattr(self.newest, one), table.c[one].type) for one in _COUNTERS}
         return {}
 
 
@@ -176,14 +164,14 @@ _DELETES = "ducklake_inlined_delete_%"
 class FrozenInlined:
     """A table of rows that are inlined, or of deletes: ``schema_version`` None."""
 
-    table: Table
+    table: sa.Table
     rows: list[dict[str, Any]]
     table_id: int
     schema_version: int | None = None
 
 
 def frozen_inlined(
-    connection: Connection,
+    connection: sa.Connection,
     catalog: Catalog,
     snapshot: Snapshot,
     tables: CatalogTables,
@@ -191,7 +179,7 @@ def frozen_inlined(
 ) -> Iterator[FrozenInlined]:
     """Yield the inlined rows that the snapshot shows, in the form of the frozen catalog's database."""
     registry = catalog.tables["inlined_data_tables"]
-    registered = set(connection.execute(select(registry.c.table_id)).scalars())
+    registered = set(connection.execute(sa.select(registry.c.table_id)).scalars())
     for row in read.table_rows(connection, catalog.tables, snapshot.id) if registered else ():
         if row.id not in registered:
             continue
@@ -206,7 +194,7 @@ def frozen_inlined(
             yield _frozen(part, cells, row.id, tables)
 
 
-def _parts(connection: Connection, catalog: Catalog, table: TableSnapshot) -> Iterator[InlinedRows]:
+def _parts(connection: sa.Connection, catalog: Catalog, table: TableSnapshot) -> Iterator[InlinedRows]:
     """Yield the rows of each inlined table that has any, and the newest one in any case."""
     at, inlined = table.snapshot.id, inlined_of(connection, catalog, table)
     asked = inlined.which_rows(lambda rows: read.visible(rows, at))
@@ -221,7 +209,7 @@ def _parts(connection: Connection, catalog: Catalog, table: TableSnapshot) -> It
 
 def _cells(part: InlinedRows, name: str, form: InlinedForm | None) -> list[dict[str, Any]]:
     """Return the cells as SQLite has them; DuckDB casts those texts to its own types, as it reads SQLite."""
-    from ...storage.rows.inlined_values import cells_again  # noqa: PLC0415 - heavy
+    from ...storage.rows.inlined_values import cells_again
 
     try:
         return cells_again(part.rows, part.schema, form, SqliteDialect.inlined_form)
@@ -260,7 +248,7 @@ def _frozen(
 
 
 def frozen_deletes(
-    connection: Connection, catalog: Catalog, frozen: FrozenRows, tables: CatalogTables
+    connection: sa.Connection, catalog: Catalog, frozen: FrozenRows, tables: CatalogTables
 ) -> Iterator[FrozenInlined]:
     """Yield the inlined deletes in force at the snapshot, of files that it shows."""
     schema = catalog.tables.metadata_schema
@@ -271,7 +259,7 @@ def frozen_deletes(
         if inlined_delete_name(table_id) not in found:
             continue
         deletes = inlined_delete_table(table_id, schema)
-        query = select(deletes).where(
+        query = sa.select(deletes).where(
             deletes.c.begin_snapshot <= frozen.at, deletes.c.file_id.in_(frozen.live_files())
         )
         rows = [dict(row._mapping) for row in connection.execute(query)]  # noqa: SLF001 - its public name

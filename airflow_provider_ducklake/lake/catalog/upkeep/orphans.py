@@ -76,7 +76,7 @@ def delete_orphans(
     millions. What is written in the meantime is younger than the lake's mark; what is committed in the
     meantime is looked up before it would be deleted.
     """
-    from ...storage.files.listing import changed_at, list_files  # noqa: PLC0415 - heavy
+    from ...storage.files.listing import changed_at, list_files
 
     with catalog.dialect.reading() as connection:
         now = catalog.dialect.server_time(connection)
@@ -131,7 +131,7 @@ def _without_linked(orphans: Orphans, linked: Sequence[StoredFile]) -> Orphans:
 
 def _begun_uploads(data_path: str, storage_options: Mapping[str, Any]) -> list[Upload]:
     """Return the uploads under way; none where the store, or the user's rights, do not let them be listed."""
-    from ...storage.files.writing import unfinished_uploads  # noqa: PLC0415 - heavy
+    from ...storage.files.writing import unfinished_uploads
 
     try:
         return unfinished_uploads(data_path, storage_options)
@@ -152,7 +152,7 @@ def _abort(
     storage_options: Mapping[str, Any],
     failures: list[tuple[str, str]],
 ) -> tuple[str, ...]:
-    from ...storage.files.writing import abort_upload  # noqa: PLC0415 - heavy
+    from ...storage.files.writing import abort_upload
 
     aborted = []
     for one in uploads:
@@ -218,7 +218,7 @@ def _delete(
     failures: list[tuple[str, str]],
 ) -> list[StoredFile]:
     """Delete files, many at once, but those that commits since have named; return which are gone."""
-    from ...storage.files.listing import delete_files  # noqa: PLC0415 - heavy
+    from ...storage.files.listing import delete_files
 
     deleted: list[StoredFile] = []
     for part in in_parts(files, FILES_AT_ONCE):

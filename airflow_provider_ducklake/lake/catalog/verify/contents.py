@@ -74,8 +74,8 @@ def _specs(look: VerificationScope) -> dict[int, PartitionSpec]:
 
 def check_contents(contents: Contents, reading: Reading, locate: Locate, sample: float) -> Iterator[Finding]:
     """Yield what is wrong with files; ``sample`` is the fraction of them that is looked at, drawn again."""
-    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
-    from ...storage.moving.verify_files import verify_data_file, verify_delete_file  # noqa: PLC0415 - heavy
+    from ...storage.files.parallel import in_threads
+    from ...storage.moving.verify_files import verify_data_file, verify_delete_file
 
     def at(one: FileToVerify | DeletesToVerify) -> Location:
         return locate(one.file.path).with_key(one.file.encryption_key)
@@ -143,7 +143,7 @@ def _files_to_verify(
 def _of_table(
     connection: Connection, contents: Contents, table_id: int, rows: Sequence[Row[Any]]
 ) -> Iterator[FileToVerify]:
-    from ...storage.moving.verify_files import FileToVerify  # noqa: PLC0415 - heavy
+    from ...storage.moving.verify_files import FileToVerify
 
     ids = [row.data_file_id for row in rows]
     stats = which_file_stats(contents.tables, table_id, ids, None).ask(connection)
@@ -171,7 +171,7 @@ def _of_table(
 def _deletes_to_verify(
     connection: Connection, contents: Contents, rows: Sequence[Row[Any]]
 ) -> list[DeletesToVerify]:
-    from ...storage.moving.verify_files import DeletesToVerify  # noqa: PLC0415 - heavy
+    from ...storage.moving.verify_files import DeletesToVerify
 
     file = contents.tables["data_file"]
     ids = [row.data_file_id for row in rows]

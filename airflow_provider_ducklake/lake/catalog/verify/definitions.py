@@ -5,21 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    Select,
-    Table,
-    and_,
-    case,
-    exists,
-    func,
-    literal,
-    or_,
-    select,
-    union_all,
-)
+import sqlalchemy as sa
 
 from ...errors import DuckLakeError
 from ...planning.upkeep.findings import Finding
@@ -46,10 +32,10 @@ def _superfluous_columns(look: VerificationScope) -> Iterator[Fields]:
         yield {"name": name, "version": look.tables.version.value}
 
 
-def _without_columns(look: VerificationScope) -> Select[Any]:
+def _without_columns(look: VerificationScope) -> sa.Select[Any]:
     table, column = look.tables["table"], look.tables["column"]
     is_live, is_top = column.c.end_snapshot.is_(None), column.c.parent_column.is_(None)
-    is_of_it = and_(column.c.table_id == table.c.table_id, is_live, is_top)
+    is_of_it = sa.and_(column.c.table_id == table.c.table_id, is_live, is_top)
     return lacking(column.c.table_id, is_of_it, table.c.table_id).where(
         table.c.end_snapshot.is_(None), look.chosen(table.c.table_id)
     )
@@ -61,10 +47,10 @@ def _without_schema(look: VerificationScope) -> Iterator[Fields]:
     for kind in ("table", "view") if look.is_whole else ("table",):
         table = look.tables[kind]
         id_ = table.c[f"{kind}_id"]
-        is_there = exists().where(schema.c.schema_id == table.c.schema_id, schema.c.end_snapshot.is_(None))
-        query = select(literal(kind).label("kind"), id_.label("id"), table.c.schema_id)
+        is_there = sa.exists().where(schema.c.schema_id == table.c.schema_id, schema.c.end_snapshot.is_(None))
+        query = sa.select(sa.literal(kind).label("kind"), id_.label("id"), table.c.schema_id)
         parts.append(query.where(table.c.end_snapshot.is_(None), look.chosen(id_), ~is_there))
-    for row in look.limited(select(union_all(*parts).subquery())):
+    for row in look.limited(sa.select(sa.union_all(*parts).subquery())):
         named = look.table(row.id) if row.kind == "table" else f"view {row.id}"
         yield {**row._asdict(), "named": named}
 
@@ -74,9 +60,11 @@ def _without_parent_schema(look: VerificationScope) -> Found:
     if "parent_schema_id" not in schema.c:
         return ()
     above = schema.alias()
-    is_there = exists().where(above.c.schema_id == schema.c.parent_schema_id, above.c.end_snapshot.is_(None))
-    return select(
-        literal("schema").label("kind"),
+    is_there = sa.exists().where(
+        above.c.schema_id == schema.c.parent_schema_id, above.c.end_snapshot.is_(None)
+    )
+    return sa.select(
+        sa.literal("schema").label("kind"),
         schema.c.schema_id.label("id"),
         schema.c.schema_name,
         schema.c.parent_schema_id.label("schema_id"),
@@ -85,16 +73,16 @@ def _without_parent_schema(look: VerificationScope) -> Found:
 
 def _unknown_types(look: VerificationScope) -> Found:
     column = look.tables["column"]
-    types = look.connection.execute(select(column.c.column_type).distinct()).scalars()
+    types = look.connection.execute(sa.select(column.c.column_type).distinct()).scalars()
     unknown = [one for one in types if not is_known_type(one)]
-    query = select(column.c.table_id, column.c.column_id, column.c.column_name, column.c.column_type)
+    query = sa.select(column.c.table_id, column.c.column_id, column.c.column_name, column.c.column_type)
     return query.where(column.c.column_type.in_(unknown), look.chosen(column.c.table_id)) if unknown else ()
 
 
-def _without_parent(look: VerificationScope) -> Select[Any]:
+def _without_parent(look: VerificationScope) -> sa.Select[Any]:
     column = look.tables["column"]
     parent = column.alias("parent")
-    is_its = and_(
+    is_its = sa.and_(
         parent.c.table_id == column.c.table_id,
         parent.c.column_id == column.c.parent_column,
         parent.c.end_snapshot.is_(None),
@@ -108,25 +96,25 @@ def _without_parent(look: VerificationScope) -> Select[Any]:
     )
 
 
-def _other_children(look: VerificationScope) -> Select[Any]:
+def _other_children(look: VerificationScope) -> sa.Select[Any]:
     column = look.tables["column"]
     child = column.alias("child")
-    is_its = and_(
+    is_its = sa.and_(
         child.c.table_id == column.c.table_id,
         child.c.parent_column == column.c.column_id,
         child.c.end_snapshot.is_(None),
     )
-    count, type_ = func.count(child.c.column_id), column.c.column_type
+    count, type_ = sa.func.count(child.c.column_id), column.c.column_type
     shown = column.c.table_id, column.c.column_id, column.c.column_name, type_
     return (
-        select(*shown, count.label("fields"))
+        sa.select(*shown, count.label("fields"))
         .outerjoin(child, is_its)
         .where(column.c.end_snapshot.is_(None), type_.in_(CHILDREN), look.chosen(column.c.table_id))
         .group_by(*shown)
         .having(
-            or_(
+            sa.or_(
                 *(
-                    and_(type_ == word, or_(count < least, count > most))
+                    sa.and_(type_ == word, sa.or_(count < least, count > most))
                     for word, (least, most) in CHILDREN.items()
                 )
             )
@@ -134,10 +122,10 @@ def _other_children(look: VerificationScope) -> Select[Any]:
     )
 
 
-def _unreadable_defaults(look: VerificationScope) -> Iterator[Row[Any]]:
+def _unreadable_defaults(look: VerificationScope) -> Iterator[sa.Row[Any]]:
     column = look.tables["column"]
     shown = column.c.table_id, column.c.column_id, column.c.column_name, column.c.column_type
-    query = select(*shown, column.c.initial_default).where(
+    query = sa.select(*shown, column.c.initial_default).where(
         column.c.initial_default.is_not(None),
         column.c.end_snapshot.is_(None),
         look.chosen(column.c.table_id),
@@ -155,7 +143,7 @@ def _is_default(type_text: str, default: str) -> bool:
     return True
 
 
-def _without_schema_version(look: VerificationScope) -> Select[Any]:
+def _without_schema_version(look: VerificationScope) -> sa.Select[Any]:
     table, versions = look.tables["table"], look.tables["schema_versions"]
     is_of_it = versions.c.table_id == table.c.table_id
     return lacking(versions.c.table_id, is_of_it, table.c.table_id).where(
@@ -165,14 +153,16 @@ def _without_schema_version(look: VerificationScope) -> Select[Any]:
 
 def _unknown_partition_keys(look: VerificationScope) -> Iterator[Fields]:
     info, key, column = (look.tables[one] for one in ("partition_info", "partition_column", "column"))
-    is_column = exists().where(
+    is_column = sa.exists().where(
         column.c.table_id == key.c.table_id,
         column.c.column_id == key.c.column_id,
         column.c.end_snapshot.is_(None),
     )
     query = (
-        select(key.c.table_id, key.c.partition_id, key.c.column_id, key.c.transform, is_column.label("known"))
-        .join(info, and_(info.c.partition_id == key.c.partition_id, info.c.table_id == key.c.table_id))
+        sa.select(
+            key.c.table_id, key.c.partition_id, key.c.column_id, key.c.transform, is_column.label("known")
+        )
+        .join(info, sa.and_(info.c.partition_id == key.c.partition_id, info.c.table_id == key.c.table_id))
         .where(info.c.end_snapshot.is_(None), look.chosen(key.c.table_id))
     )
     for row in look.all(query):
@@ -188,7 +178,7 @@ def _is_transform(text: str) -> bool:
     return True
 
 
-def _macros_without_text(look: VerificationScope) -> Select[Any]:
+def _macros_without_text(look: VerificationScope) -> sa.Select[Any]:
     macro, text = look.tables["macro"], look.tables["macro_impl"]
     is_of_it = text.c.macro_id == macro.c.macro_id
     found = lacking(text.c.macro_id, is_of_it, macro.c.macro_id, macro.c.macro_name)
@@ -230,24 +220,26 @@ CHECKS = (
 # and a schema that lies in itself has no full name, and neither has what lies in it.
 
 
-def missing_values(connection: Connection, catalog: Catalog) -> Iterator[Finding]:
+def missing_values(connection: sa.Connection, catalog: Catalog) -> Iterator[Finding]:
     """Yield the columns of the catalog that are NULL in some rows, and the inlined tables with such rows."""
     found = list(_in_catalog(connection, catalog))
     yield from found or _in_inlined(connection, catalog)  # of which rows of the catalog say the names
 
 
-def _in_catalog(connection: Connection, catalog: Catalog) -> Iterator[Finding]:
+def _in_catalog(connection: sa.Connection, catalog: Catalog) -> Iterator[Finding]:
     for kind, table in catalog.tables.items():
-        numbers = (func.count(case((one.is_(None), 1))).label(one.name) for one in table.c if is_needed(one))
-        query = select(*numbers).where(_has_none(table))
+        numbers = (
+            sa.func.count(sa.case((one.is_(None), 1))).label(one.name) for one in table.c if is_needed(one)
+        )
+        query = sa.select(*numbers).where(_has_none(table))
         for column, number in connection.execute(query).one()._asdict().items():
             if number:
                 yield _missing(f"{table.name}.{column} is NULL", number, kind=kind, column=column)
 
 
-def _in_inlined(connection: Connection, catalog: Catalog) -> Iterator[Finding]:
+def _in_inlined(connection: sa.Connection, catalog: Catalog) -> Iterator[Finding]:
     counts = [
-        select(literal(one.name).label("name"), func.count().label("number")).where(_has_none(one))
+        sa.select(sa.literal(one.name).label("name"), sa.func.count().label("number")).where(_has_none(one))
         for one in _inlined_tables(connection, catalog)
     ]
     for row in asked(connection, counts):
@@ -255,20 +247,20 @@ def _in_inlined(connection: Connection, catalog: Catalog) -> Iterator[Finding]:
             yield _missing(f"{row.name} lacks a row id, file id or begin_snapshot", row.number, name=row.name)
 
 
-def _inlined_tables(connection: Connection, catalog: Catalog) -> Iterator[Table]:
+def _inlined_tables(connection: sa.Connection, catalog: Catalog) -> Iterator[sa.Table]:
     tables = catalog.tables
     existing = catalog.dialect.table_names(connection, tables.metadata_schema)
-    registered = connection.execute(select(tables["inlined_data_tables"].c.table_name).distinct())
+    registered = connection.execute(sa.select(tables["inlined_data_tables"].c.table_name).distinct())
     for name in registered.scalars():
         if name in existing:
             yield bare_table(name, tables)
-    for table_id in connection.execute(select(tables["table"].c.table_id).distinct()).scalars():
+    for table_id in connection.execute(sa.select(tables["table"].c.table_id).distinct()).scalars():
         if inlined_delete_name(table_id) in existing:
             yield inlined_delete_table(table_id, tables.metadata_schema)
 
 
-def _has_none(table: Table) -> ColumnElement[bool]:
-    return or_(*(one.is_(None) for one in table.c if is_needed(one)))
+def _has_none(table: sa.Table) -> sa.ColumnElement[bool]:
+    return sa.or_(*(one.is_(None) for one in table.c if is_needed(one)))
 
 
 def _missing(what: str, number: int, **objects: Any) -> Finding:  # noqa: ANN401 - names
@@ -276,7 +268,7 @@ def _missing(what: str, number: int, **objects: Any) -> Finding:  # noqa: ANN401
     return Finding(Code.VALUE_MISSING, sentence, {**objects, "rows": number})
 
 
-def schemas_in_circles(connection: Connection, tables: CatalogTables) -> Iterator[Finding]:
+def schemas_in_circles(connection: sa.Connection, tables: CatalogTables) -> Iterator[Finding]:
     """Yield each circle of schemas that lie in each other."""
     rows = all_schema_parents(connection, tables)
     names = {schema_id: name for schema_id, _, name in rows}

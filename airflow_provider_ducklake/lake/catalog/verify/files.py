@@ -6,22 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    FromClause,
-    Select,
-    Text,
-    and_,
-    case,
-    cast,
-    exists,
-    func,
-    literal,
-    or_,
-    select,
-    union_all,
-)
+import sqlalchemy as sa
 
 from ...planning.upkeep.findings import Finding
 from ...planning.upkeep.findings import FindingCode as Code
@@ -38,25 +23,25 @@ TRANSACTION_LOCAL = 10**18  # row ids from here on are numbers that the referenc
 def _without_live_table(look: VerificationScope) -> Iterator[Finding]:
     """Yield the files whose table never was, and live ones whose table has ended."""
     table = look.tables["table"]
-    live = func.count(case((table.c.end_snapshot.is_(None), 1))).label("live")
-    owners = select(table.c.table_id, live, func.max(table.c.end_snapshot).label("last"))
+    live = sa.func.count(sa.case((table.c.end_snapshot.is_(None), 1))).label("live")
+    owners = sa.select(table.c.table_id, live, sa.func.max(table.c.end_snapshot).label("last"))
     owner = owners.group_by(table.c.table_id).subquery()
     parts = []
     for kind in ("data_file", "delete_file"):
         file = look.tables[kind]
-        has_ended = and_(file.c.end_snapshot.is_(None), owner.c.live == 0)
+        has_ended = sa.and_(file.c.end_snapshot.is_(None), owner.c.live == 0)
         parts.append(
-            select(
-                literal(kind).label("kind"),
+            sa.select(
+                sa.literal(kind).label("kind"),
                 file.c[f"{kind}_id"].label("id"),
                 file.c.table_id,
                 maybe(owner.c.table_id).label("known"),
                 owner.c.last,
             )
             .outerjoin(owner, owner.c.table_id == file.c.table_id)
-            .where(look.chosen(file.c.table_id), or_(owner.c.table_id.is_(None), has_ended))
+            .where(look.chosen(file.c.table_id), sa.or_(owner.c.table_id.is_(None), has_ended))
         )
-    for row in look.limited(select(union_all(*parts).subquery())):
+    for row in look.limited(sa.select(sa.union_all(*parts).subquery())):
         objects = {"kind": row.kind, "id": row.id, "table_id": row.table_id}
         named = f"{row.kind.replace('_', ' ').capitalize()} {row.id} of {look.table(row.table_id)}"
         if row.known is not None:
@@ -66,39 +51,39 @@ def _without_live_table(look: VerificationScope) -> Iterator[Finding]:
             yield Finding(Code.TABLE_UNKNOWN, f"{named}: there is no such table.", objects)
 
 
-def _referring(kind: str, column: str, other: str) -> Callable[[VerificationScope], Select[Any]]:
+def _referring(kind: str, column: str, other: str) -> Callable[[VerificationScope], sa.Select[Any]]:
     """Select the files whose ``column`` names no row that their table has in the ``other`` catalog table."""
 
-    def query(look: VerificationScope) -> Select[Any]:
+    def query(look: VerificationScope) -> sa.Select[Any]:
         file, owner = look.tables[kind], look.tables[other]
-        is_there = exists().where(owner.c[column] == file.c[column], owner.c.table_id == file.c.table_id)
-        rows = select(file.c[f"{kind}_id"], file.c.table_id, file.c[column])
+        is_there = sa.exists().where(owner.c[column] == file.c[column], owner.c.table_id == file.c.table_id)
+        rows = sa.select(file.c[f"{kind}_id"], file.c.table_id, file.c[column])
         return rows.where(file.c[column].is_not(None), look.chosen(file.c.table_id), ~is_there)
 
     return query
 
 
-def _two_delete_files(look: VerificationScope) -> Select[Any]:
+def _two_delete_files(look: VerificationScope) -> sa.Select[Any]:
     file, delete = look.tables["data_file"], look.tables["delete_file"]
     keys, chosen = ("data_file_id", "table_id"), look.chosen(delete.c.table_id)
     twice = overlapping(delete, keys, "delete_file_id", chosen).subquery()
     return (
-        select(
+        sa.select(
             twice.c.table_id, twice.c.data_file_id, twice.c.id.label("delete_file_id"), twice.c.begin_snapshot
         )
         .join(file, file.c.data_file_id == twice.c.data_file_id)
-        .where(or_(file.c.end_snapshot.is_(None), file.c.end_snapshot > twice.c.begin_snapshot))
+        .where(sa.or_(file.c.end_snapshot.is_(None), file.c.end_snapshot > twice.c.begin_snapshot))
     )
 
 
-def _other_partition_values(look: VerificationScope) -> Select[Any]:
+def _other_partition_values(look: VerificationScope) -> sa.Select[Any]:
     file, key, value = (look.tables[one] for one in ("data_file", "partition_column", "file_partition_value"))
-    count = func.count().label("count")
-    keys = select(key.c.partition_id, count).group_by(key.c.partition_id).subquery()
-    values = select(value.c.data_file_id, count).group_by(value.c.data_file_id).subquery()
-    wanted, found = func.coalesce(keys.c.count, 0), func.coalesce(values.c.count, 0)
+    count = sa.func.count().label("count")
+    keys = sa.select(key.c.partition_id, count).group_by(key.c.partition_id).subquery()
+    values = sa.select(value.c.data_file_id, count).group_by(value.c.data_file_id).subquery()
+    wanted, found = sa.func.coalesce(keys.c.count, 0), sa.func.coalesce(values.c.count, 0)
     return (
-        select(file.c.data_file_id, file.c.table_id, wanted.label("wanted"), found.label("found"))
+        sa.select(file.c.data_file_id, file.c.table_id, wanted.label("wanted"), found.label("found"))
         .outerjoin(keys, keys.c.partition_id == file.c.partition_id)
         .outerjoin(values, values.c.data_file_id == file.c.data_file_id)
         .where(look.chosen(file.c.table_id), wanted != found)
@@ -108,17 +93,17 @@ def _other_partition_values(look: VerificationScope) -> Select[Any]:
 def _impossible_counts(look: VerificationScope) -> Iterator[Finding]:
     """Yield the data files with impossible counts or row ids, or with rows of impossible snapshots."""
     file = look.tables["data_file"]
-    impossible = or_(
+    impossible = sa.or_(
         file.c.record_count < 0,
         file.c.record_count >= TRANSACTION_LOCAL,
         file.c.file_size_bytes < 0,
         file.c.row_id_start < 0,
         file.c.row_id_start >= 2 * TRANSACTION_LOCAL,
     )
-    of_others = or_(file.c.partial_max < file.c.begin_snapshot, file.c.partial_max > look.newest_id)
+    of_others = sa.or_(file.c.partial_max < file.c.begin_snapshot, file.c.partial_max > look.newest_id)
     ids, numbers = ("data_file_id", "table_id"), ("record_count", "row_id_start", "partial_max")
-    query = select(*(file.c[one] for one in (*ids, *numbers)), impossible.label("bad"))
-    for row in look.limited(query.where(look.chosen(file.c.table_id), or_(impossible, of_others))):
+    query = sa.select(*(file.c[one] for one in (*ids, *numbers)), impossible.label("bad"))
+    for row in look.limited(query.where(look.chosen(file.c.table_id), sa.or_(impossible, of_others))):
         objects = {"table_id": row.table_id, "data_file_id": row.data_file_id}
         named = f"Data file {row.data_file_id} of {look.table(row.table_id)}"
         if row.bad:
@@ -130,32 +115,34 @@ def _impossible_counts(look: VerificationScope) -> Iterator[Finding]:
             yield Finding(Code.PARTIAL_MAX_WRONG, sentence, objects)
 
 
-def _impossible_delete_counts(look: VerificationScope) -> Select[Any]:
+def _impossible_delete_counts(look: VerificationScope) -> sa.Select[Any]:
     file, delete = look.tables["data_file"], look.tables["delete_file"]
-    impossible = or_(delete.c.delete_count < 1, delete.c.delete_count > file.c.record_count)
+    impossible = sa.or_(delete.c.delete_count < 1, delete.c.delete_count > file.c.record_count)
     return (
-        select(delete.c.delete_file_id, delete.c.table_id, delete.c.delete_count, file.c.record_count)
+        sa.select(delete.c.delete_file_id, delete.c.table_id, delete.c.delete_count, file.c.record_count)
         .join(file, file.c.data_file_id == delete.c.data_file_id)
         .where(look.chosen(delete.c.table_id), impossible)
     )
 
 
-def _of_no_file(look: VerificationScope) -> Select[Any]:
+def _of_no_file(look: VerificationScope) -> sa.Select[Any]:
     file = look.tables["data_file"]
-    parts: list[Select[Any]] = []
+    parts: list[sa.Select[Any]] = []
     for name in _OF_DATA_FILES:
         table = look.tables[name]
-        is_there = exists().where(file.c.data_file_id == table.c.data_file_id)
-        parts.append(select(literal(name).label("rows_of"), table.c.data_file_id).where(~is_there).distinct())
-    return select(union_all(*parts).subquery())
+        is_there = sa.exists().where(file.c.data_file_id == table.c.data_file_id)
+        parts.append(
+            sa.select(sa.literal(name).label("rows_of"), table.c.data_file_id).where(~is_there).distinct()
+        )
+    return sa.select(sa.union_all(*parts).subquery())
 
 
 def _row_counters_behind(look: VerificationScope) -> Iterator[Fields]:
     """Yield the tables that would give out a row id again; files with stored ids only seem to."""
     file, stats = look.tables["data_file"], look.tables["table_stats"]
-    end = func.max(file.c.row_id_start + cast(file.c.record_count, BigInteger))
+    end = sa.func.max(file.c.row_id_start + sa.cast(file.c.record_count, sa.BigInteger))
     query = (
-        select(stats.c.table_id, stats.c.next_row_id, end.label("least"))
+        sa.select(stats.c.table_id, stats.c.next_row_id, end.label("least"))
         .join(file, file.c.table_id == stats.c.table_id)
         .where(
             look.chosen(stats.c.table_id),
@@ -179,8 +166,8 @@ def misleading_paths(look: VerificationScope) -> Iterator[Finding]:
         table = look.tables[kind]
         if "table_id" not in table.c and not look.is_whole:
             continue
-        odd = or_(may_mislead(table.c.path), ~table.c.path_is_relative)
-        query = select(table.c[key], table.c.path, table.c.path_is_relative).where(odd)
+        odd = sa.or_(may_mislead(table.c.path), ~table.c.path_is_relative)
+        query = sa.select(table.c[key], table.c.path, table.c.path_is_relative).where(odd)
         if "table_id" in table.c:
             query = query.where(look.chosen(table.c.table_id))
         for id_, path, is_relative in look.connection.execute(query):
@@ -203,64 +190,68 @@ _WITH_PATHS = {
 }
 
 
-def full_paths(look: VerificationScope) -> FromClause:
+def full_paths(look: VerificationScope) -> sa.FromClause:
     """Return every row of a data file or delete file with its full path: kind, id, table_id, path."""
-    return union_all(_of(look, "data_file"), _of(look, "delete_file")).subquery()
+    return sa.union_all(_of(look, "data_file"), _of(look, "delete_file")).subquery()
 
 
-def _of(look: VerificationScope, kind: str) -> Select[Any]:
+def _of(look: VerificationScope, kind: str) -> sa.Select[Any]:
     file, roots = look.tables[kind], table_roots(look).subquery()
-    path = case(
-        (file.c.path_is_relative, func.coalesce(roots.c.root, "").concat(file.c.path)), else_=file.c.path
+    path = sa.case(
+        (file.c.path_is_relative, sa.func.coalesce(roots.c.root, "").concat(file.c.path)), else_=file.c.path
     )
-    return select(
-        literal(kind).label("kind"),
+    return sa.select(
+        sa.literal(kind).label("kind"),
         file.c[f"{kind}_id"].label("id"),
         file.c.table_id,
         _text(path).label("path"),
     ).outerjoin(roots, roots.c.table_id == file.c.table_id)
 
 
-def table_roots(look: VerificationScope) -> Select[Any]:
+def table_roots(look: VerificationScope) -> sa.Select[Any]:
     """Return the query for the directory of each table: table_id, root."""
     table, schema = look.tables["table"], look.tables["schema"]
-    above = _below(literal(look.catalog.data_path), schema)
+    above = _below(sa.literal(look.catalog.data_path), schema)
     return (
-        select(table.c.table_id, func.min(_text(_below(above, table))).label("root"))
+        sa.select(table.c.table_id, sa.func.min(_text(_below(above, table))).label("root"))
         .join(schema, schema.c.schema_id == table.c.schema_id)
         .group_by(table.c.table_id)
     )
 
 
-def _below(parent: ColumnElement[Any], rows: FromClause) -> ColumnElement[Any]:
+def _below(parent: sa.ColumnElement[Any], rows: sa.FromClause) -> sa.ColumnElement[Any]:
     """Return the path of rows below a directory."""
     path = rows.c.path
     below = _text(parent).concat(_text(path))
-    return case((path.is_(None), parent), (rows.c.path_is_relative, below), else_=path)
+    return sa.case((path.is_(None), parent), (rows.c.path_is_relative, below), else_=path)
 
 
-def _text(value: ColumnElement[Any]) -> ColumnElement[str]:
-    return cast(value, Text)
+def _text(value: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+    return sa.cast(value, sa.Text)
 
 
-def _same_paths(look: VerificationScope) -> Select[Any]:
+def _same_paths(look: VerificationScope) -> sa.Select[Any]:
     file = full_paths(look)
-    chosen = func.max(case((look.chosen(file.c.table_id), 1), else_=0))
+    chosen = sa.func.max(sa.case((look.chosen(file.c.table_id), 1), else_=0))
     return (
-        select(file.c.path, func.min(file.c.id).label("first_id"), func.max(file.c.id).label("last_id"))
+        sa.select(
+            file.c.path, sa.func.min(file.c.id).label("first_id"), sa.func.max(file.c.id).label("last_id")
+        )
         .group_by(file.c.path)
-        .having(func.count() > 1, chosen == 1)
+        .having(sa.func.count() > 1, chosen == 1)
     )
 
 
 def _scheduled_in_use(look: VerificationScope) -> Iterator[Fields]:
     file, scheduled = full_paths(look), look.tables["files_scheduled_for_deletion"]
-    path = _text(_below(literal(look.catalog.data_path), scheduled))
+    path = _text(_below(sa.literal(look.catalog.data_path), scheduled))
     # First which files, then what they are scheduled as: SQLite would join every row with every other.
-    used = look.limited(select(file).where(look.chosen(file.c.table_id), file.c.path.in_(select(path))))
+    used = look.limited(sa.select(file).where(look.chosen(file.c.table_id), file.c.path.in_(sa.select(path))))
     if not used:
         return
-    query = select(scheduled.c.data_file_id, path.label("path")).where(path.in_({row.path for row in used}))
+    query = sa.select(scheduled.c.data_file_id, path.label("path")).where(
+        path.in_({row.path for row in used})
+    )
     ids: dict[str, list[int]] = {}
     for row in look.limited(query.order_by(scheduled.c.data_file_id)):
         ids.setdefault(row.path, []).append(row.data_file_id)
@@ -272,9 +263,9 @@ def _scheduled_in_use(look: VerificationScope) -> Iterator[Fields]:
 def _undeletable(look: VerificationScope) -> Iterator[Fields]:
     """Yield what waits for its deletion where a clean-up refuses it: mostly outside the data path."""
     root, scheduled = look.catalog.data_path, look.tables["files_scheduled_for_deletion"]
-    path = _text(_below(literal(root), scheduled))
-    is_odd = or_(~path.startswith(root, autoescape=True), path.endswith("/"))
-    query = select(scheduled.c.data_file_id.label("scheduled_id"), path.label("path")).where(is_odd)
+    path = _text(_below(sa.literal(root), scheduled))
+    is_odd = sa.or_(~path.startswith(root, autoescape=True), path.endswith("/"))
+    query = sa.select(scheduled.c.data_file_id.label("scheduled_id"), path.label("path")).where(is_odd)
     found = (
         {**row._asdict(), "problem": problem}
         for row in look.all(query)
@@ -286,7 +277,9 @@ def _undeletable(look: VerificationScope) -> Iterator[Fields]:
 def _outside(look: VerificationScope) -> Iterator[Fields]:
     """Yield what lies outside the data path, in whatever spelling of it."""
     file, root = full_paths(look), look.catalog.data_path
-    query = select(file).where(look.chosen(file.c.table_id), ~file.c.path.startswith(root, autoescape=True))
+    query = sa.select(file).where(
+        look.chosen(file.c.table_id), ~file.c.path.startswith(root, autoescape=True)
+    )
     found = (row._asdict() for row in look.all(query) if not is_below(row.path or "", root))
     return islice(found, MOST_OF_A_KIND)
 

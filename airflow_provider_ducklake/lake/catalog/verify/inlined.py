@@ -171,7 +171,7 @@ def _beside_statistics(look: VerificationScope) -> Iterator[Finding]:
 
 
 def _of_table(look: VerificationScope, row: TableRow, next_row_id: int | None) -> Iterator[Finding]:
-    from ...storage.rows.inlined_values import inlined_in_schema, inlined_stats  # noqa: PLC0415 - heavy
+    from ...storage.rows.inlined_values import inlined_in_schema, inlined_stats
 
     try:
         table = load_table(look.connection, look.catalog, look.head, row.qualified, with_files=False)

@@ -6,23 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    Executable,
-    MetaData,
-    and_,
-    case,
-    delete,
-    exists,
-    func,
-    insert,
-    literal,
-    null,
-    or_,
-    select,
-    table,
-    union,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.schema import DropTable
 
@@ -57,7 +41,7 @@ class Repair:
     ``least`` are counters that the next snapshot has to have at least; ``drops`` inlined tables without rows.
     """
 
-    statements: tuple[Executable, ...] = ()
+    statements: tuple[sa.Executable, ...] = ()
     least: tuple[tuple[str, int], ...] = ()
     drops: tuple[str, ...] = ()
     changes_statistics: bool = False
@@ -126,7 +110,7 @@ def _repair(catalog: Catalog, findings: Sequence[Finding]) -> RepairResult:
 
 def _drop(look: VerificationScope, names: Sequence[str]) -> None:
     for name in names:
-        dynamic = SqlTable(name, MetaData(schema=look.tables.metadata_schema))
+        dynamic = SqlTable(name, sa.MetaData(schema=look.tables.metadata_schema))
         look.connection.execute(DropTable(dynamic, if_exists=True))
 
 
@@ -134,7 +118,7 @@ def _add_snapshot(look: VerificationScope, done: Sequence[Repair], result: Repai
     """Make the snapshot by which clients notice; it says nothing of changes, as there are none of rows."""
     head, least = look.head, {name: count for one in done for name, count in one.least}
     look.connection.execute(
-        insert(look.tables["snapshot"]).values(
+        sa.insert(look.tables["snapshot"]).values(
             snapshot_id=result.snapshot_id,
             snapshot_time=look.catalog.dialect.server_time(look.connection),
             schema_version=max(head.schema_version, least.get("schema_version", 0))
@@ -145,7 +129,7 @@ def _add_snapshot(look: VerificationScope, done: Sequence[Repair], result: Repai
     )
     codes = ", ".join(sorted({finding.code.value for finding in result.repaired}))
     look.connection.execute(
-        insert(look.tables["snapshot_changes"]).values(
+        sa.insert(look.tables["snapshot_changes"]).values(
             snapshot_id=result.snapshot_id, commit_message=f"Repaired: {codes}"
         )
     )
@@ -156,9 +140,9 @@ def _add_snapshot(look: VerificationScope, done: Sequence[Repair], result: Repai
 
 def _changes_missing(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     changes, snapshot_id = look.tables["snapshot_changes"], objects["snapshot_id"]
-    is_there = exists().where(changes.c.snapshot_id == snapshot_id)
-    row = select(literal(snapshot_id)).where(~is_there)
-    return Repair((insert(changes).from_select(["snapshot_id"], row),))
+    is_there = sa.exists().where(changes.c.snapshot_id == snapshot_id)
+    row = sa.select(sa.literal(snapshot_id)).where(~is_there)
+    return Repair((sa.insert(changes).from_select(["snapshot_id"], row),))
 
 
 def _counter(_look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
@@ -169,9 +153,9 @@ def _schema_version(look: VerificationScope, objects: Mapping[str, Any]) -> Repa
     """Say of each snapshot that changed the table's columns or partitioning which schema version it made."""
     versions, snapshot = look.tables["schema_versions"], look.tables["snapshot"]
     table_id = objects["table_id"]
-    changed = union(
+    changed = sa.union(
         *(
-            select(one.c[moment].label("begin_snapshot")).where(
+            sa.select(one.c[moment].label("begin_snapshot")).where(
                 one.c.table_id == table_id, one.c[moment].is_not(None)
             )
             for name in ("table", "column", "partition_info")
@@ -180,19 +164,19 @@ def _schema_version(look: VerificationScope, objects: Mapping[str, Any]) -> Repa
         )
     ).subquery()
     is_later = snapshot.c.snapshot_id >= changed.c.begin_snapshot
-    then = select(func.min(snapshot.c.schema_version)).where(is_later)
-    is_there = exists().where(versions.c.table_id == table_id)
-    rows = select(changed.c.begin_snapshot, then.scalar_subquery(), literal(table_id)).where(~is_there)
+    then = sa.select(sa.func.min(snapshot.c.schema_version)).where(is_later)
+    is_there = sa.exists().where(versions.c.table_id == table_id)
+    rows = sa.select(changed.c.begin_snapshot, then.scalar_subquery(), sa.literal(table_id)).where(~is_there)
     names = ["begin_snapshot", "schema_version", "table_id"]
-    return Repair((insert(versions).from_select(names, rows),))
+    return Repair((sa.insert(versions).from_select(names, rows),))
 
 
 def _column_twice(look: VerificationScope, objects: Mapping[str, Any]) -> Repair | None:
     """End each row of the column where the next begins; None where two say different things at once."""
     column = look.tables["column"]
-    is_seen = or_(column.c.end_snapshot.is_(None), column.c.end_snapshot > column.c.begin_snapshot)
-    is_it = and_(column.c.table_id == objects["table_id"], column.c.column_id == objects["id"], is_seen)
-    found = look.connection.execute(select(column).where(is_it).order_by(column.c.begin_snapshot))
+    is_seen = sa.or_(column.c.end_snapshot.is_(None), column.c.end_snapshot > column.c.begin_snapshot)
+    is_it = sa.and_(column.c.table_id == objects["table_id"], column.c.column_id == objects["id"], is_seen)
+    found = look.connection.execute(sa.select(column).where(is_it).order_by(column.c.begin_snapshot))
     rows = [row._asdict() for row in found]
     kept: list[dict[str, Any]] = []
     for row in rows:
@@ -204,13 +188,13 @@ def _column_twice(look: VerificationScope, objects: Mapping[str, Any]) -> Repair
         elif kept and (kept[-1]["end_snapshot"] is None or kept[-1]["end_snapshot"] > begin):
             kept[-1]["end_snapshot"] = begin
         kept.append(row)
-    return Repair((delete(column).where(is_it), insert(column).values(kept)), changes_definitions=True)
+    return Repair((sa.delete(column).where(is_it), sa.insert(column).values(kept)), changes_definitions=True)
 
 
 def _table_ended(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     file = look.tables[objects["kind"]]
     is_it = file.c[f"{objects['kind']}_id"] == objects["id"]
-    ended = update(file).where(is_it, file.c.end_snapshot.is_(None))
+    ended = sa.update(file).where(is_it, file.c.end_snapshot.is_(None))
     return Repair((ended.values(end_snapshot=objects["end_snapshot"]),))
 
 
@@ -218,27 +202,29 @@ def _rows_of_nothing(look: VerificationScope, objects: Mapping[str, Any]) -> Rep
     rows = look.tables[objects["rows_of"]]
     owner = "snapshot" if objects["rows_of"] == "snapshot_changes" else "data_file"
     id_ = f"{owner}_id"
-    has_owner = exists().where(look.tables[owner].c[id_] == objects[id_])
-    return Repair((delete(rows).where(rows.c[id_] == objects[id_], ~has_owner),))
+    has_owner = sa.exists().where(look.tables[owner].c[id_] == objects[id_])
+    return Repair((sa.delete(rows).where(rows.c[id_] == objects[id_], ~has_owner),))
 
 
 def _row_counter(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     stats = look.tables["table_stats"]
     least = objects["least"]
-    behind = update(stats).where(stats.c.table_id == objects["table_id"], stats.c.next_row_id < least)
+    behind = sa.update(stats).where(stats.c.table_id == objects["table_id"], stats.c.next_row_id < least)
     return Repair((behind.values(next_row_id=least),), changes_statistics=True)
 
 
 def _scheduled(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     scheduled, file = look.tables["files_scheduled_for_deletion"], full_paths(look)
-    is_in_use = select(literal(1)).select_from(file).where(file.c.path == objects["path"]).exists()
-    return Repair((delete(scheduled).where(scheduled.c.data_file_id == objects["scheduled_id"], is_in_use),))
+    is_in_use = sa.select(sa.literal(1)).select_from(file).where(file.c.path == objects["path"]).exists()
+    return Repair(
+        (sa.delete(scheduled).where(scheduled.c.data_file_id == objects["scheduled_id"], is_in_use),)
+    )
 
 
-def _forget_bounds(look: VerificationScope, objects: Mapping[str, Any]) -> Executable:
+def _forget_bounds(look: VerificationScope, objects: Mapping[str, Any]) -> sa.Executable:
     """Build the deletion of the table's statistics of a column: without them no reader skips rows."""
     stats = look.tables["table_column_stats"]
-    return delete(stats).where(
+    return sa.delete(stats).where(
         stats.c.table_id == objects["table_id"], stats.c.column_id == objects["column_id"]
     )
 
@@ -256,7 +242,7 @@ def _bounds(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
 
 def _file_stats(look: VerificationScope, objects: Mapping[str, Any], **values: str | int | None) -> Repair:
     stats = look.tables["file_column_stats"]
-    of_file = update(stats).where(
+    of_file = sa.update(stats).where(
         stats.c.data_file_id == objects["data_file_id"], stats.c.column_id == objects["column_id"]
     )
     return Repair((of_file.values(values), _forget_bounds(look, objects)), changes_statistics=True)
@@ -267,10 +253,12 @@ def _exactness(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     stats = look.tables["file_column_stats" if "data_file_id" in objects else "table_column_stats"]
     is_it = [stats.c[name] == value for name, value in objects.items()]
     said = {
-        f"{end}_is_exact": case((stats.c[f"{end}_value"].is_(None), null()), else_=stats.c[f"{end}_is_exact"])
+        f"{end}_is_exact": sa.case(
+            (stats.c[f"{end}_value"].is_(None), sa.null()), else_=stats.c[f"{end}_is_exact"]
+        )
         for end in ("min", "max")
     }
-    return Repair((update(stats).where(*is_it).values(said),), changes_statistics=True)
+    return Repair((sa.update(stats).where(*is_it).values(said),), changes_statistics=True)
 
 
 def _found_bounds(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
@@ -289,7 +277,7 @@ def _found(name: str) -> Callable[[VerificationScope, Mapping[str, Any]], Repair
         kind = "data_file" if "data_file_id" in objects else "delete_file"
         file = look.tables[kind]
         is_it = file.c[f"{kind}_id"] == objects[f"{kind}_id"]
-        return Repair((update(file).where(is_it).values({name: objects["found"]}),))
+        return Repair((sa.update(file).where(is_it).values({name: objects["found"]}),))
 
     return planner
 
@@ -299,23 +287,23 @@ def _table_stats(look: VerificationScope, objects: Mapping[str, Any]) -> Repair 
     file, stats = look.tables["data_file"], look.tables["table_stats"]
     table_id = objects["table_id"]
     of_table = file.c.table_id == table_id
-    stored = exists().where(of_table, file.c.row_id_start.is_(None) | file.c.partial_max.is_not(None))
-    if look.connection.execute(select(stored)).scalar_one() or has_inlined_rows(
+    stored = sa.exists().where(of_table, file.c.row_id_start.is_(None) | file.c.partial_max.is_not(None))
+    if look.connection.execute(sa.select(stored)).scalar_one() or has_inlined_rows(
         look.connection, look.catalog, table_id
     ):
         return None
-    row = select(
-        literal(table_id),
-        func.sum(file.c.record_count),
-        func.max(file.c.row_id_start + file.c.record_count),
-        func.sum(file.c.file_size_bytes),
-    ).where(of_table, ~exists().where(stats.c.table_id == table_id))
+    row = sa.select(
+        sa.literal(table_id),
+        sa.func.sum(file.c.record_count),
+        sa.func.max(file.c.row_id_start + file.c.record_count),
+        sa.func.sum(file.c.file_size_bytes),
+    ).where(of_table, ~sa.exists().where(stats.c.table_id == table_id))
     column_stats = look.tables["table_column_stats"]
     columns = ["table_id", "record_count", "next_row_id", "file_size_bytes"]
     return Repair(
         (
-            insert(stats).from_select(columns, row.having(func.count() > 0)),
-            delete(column_stats).where(column_stats.c.table_id == table_id),
+            sa.insert(stats).from_select(columns, row.having(sa.func.count() > 0)),
+            sa.delete(column_stats).where(column_stats.c.table_id == table_id),
         ),
         changes_statistics=True,
     )
@@ -329,15 +317,15 @@ def _inlined_missing(look: VerificationScope, objects: Mapping[str, Any]) -> Rep
 
 def _inlined_columns(look: VerificationScope, objects: Mapping[str, Any]) -> Repair | None:
     """Drop an inlined table without rows: DuckDB makes one of the right columns when it needs it."""
-    rows = table(objects["name"], schema=look.tables.metadata_schema)
-    if look.connection.execute(select(func.count()).select_from(rows)).scalar_one():
+    rows = sa.table(objects["name"], schema=look.tables.metadata_schema)
+    if look.connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar_one():
         return None
     return Repair((_unregistered(look, objects),), drops=(objects["name"],), changes_definitions=True)
 
 
-def _unregistered(look: VerificationScope, objects: Mapping[str, Any]) -> Executable:
+def _unregistered(look: VerificationScope, objects: Mapping[str, Any]) -> sa.Executable:
     registry = look.tables["inlined_data_tables"]
-    return delete(registry).where(
+    return sa.delete(registry).where(
         registry.c.table_id == objects["table_id"], registry.c.table_name == objects["name"]
     )
 

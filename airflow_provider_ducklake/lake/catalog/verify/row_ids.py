@@ -119,8 +119,8 @@ def _delete_files(look: VerificationScope, table_id: int) -> dict[int, list[Live
 
 def check_row_ids(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Finding]:
     """Yield the files that number rows as another does, after looking into them for stored ids."""
-    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
-    from ...storage.moving.verify_files import stores_row_ids  # noqa: PLC0415
+    from ...storage.files.parallel import in_threads
+    from ...storage.moving.verify_files import stores_row_ids
 
     def numbers(file: NumberedFile) -> NumberedFile | None:
         try:
@@ -161,7 +161,7 @@ def _share_a_live_row(one: NumberedFile, other: NumberedFile, locate: Locate) ->
 
 def _deleted(file: NumberedFile, first: int, end: int, locate: Locate) -> set[int]:
     """Return the numbers in a range that are those of a file's deleted rows."""
-    from ...storage.deletes.deletes import deleted_rows  # noqa: PLC0415 - heavy
+    from ...storage.deletes.deletes import deleted_rows
 
     found = set(file.marks)
     for one in file.deletes:
@@ -188,7 +188,7 @@ def check_live_row_ids(
 
     Tables of which it was ``found`` that their columns make no sense cannot be read.
     """
-    from ...storage.moving.compact import shared_row_ids  # noqa: PLC0415 - heavy
+    from ...storage.moving.compact import shared_row_ids
 
     with reading() as connection:
         rows = read.table_rows(connection, catalog.tables, read_snapshots.head(connection, catalog.tables).id)

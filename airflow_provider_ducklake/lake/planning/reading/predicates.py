@@ -20,17 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import InvalidInputError
 from ...spec.defaults import literal_physical
-from ...spec.types.ducklake_types import (
-    STEPPED,
-    TEXTS,
-    TIMES,
-    DecimalType,
-    DuckLakeType,
-    ScalarKind,
-    ScalarType,
-    children_of,
-    is_float,
-)
+from ...spec.types import ducklake_types as dl
 from ...spec.types.values import Physical, as_float32, is_infinite, physical_range, units_per_second
 
 if TYPE_CHECKING:
@@ -115,7 +105,7 @@ class NullTest:
 class TypedValue:
     """A value in physical form that comes with its type, as ``DATE '2024-01-01'`` or ``1e0``."""
 
-    type: DuckLakeType
+    type: dl.DuckLakeType
     value: Physical
 
 
@@ -170,7 +160,7 @@ def compare(column: Column, operator: Operator, value: Value) -> Predicate:
     _check_comparable(column)
     if value is None:
         return NEVER
-    if is_float(column.type):
+    if dl.is_float(column.type):
         return Comparison(column.id, operator, _as_float(column, value))
     if not _has_steps(column.type):
         return Comparison(column.id, operator, _as_stored(column, value))
@@ -211,7 +201,7 @@ def null_test(column: Column, *, negated: bool = False) -> Predicate:
 
 def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
     """Return the filter for LIKE; or, ``negated``, for NOT LIKE."""
-    if column.type.facts.kind not in TEXTS:
+    if column.type.facts.kind not in dl.TEXTS:
         raise _refusal(column, "LIKE works on strings only")
     if pattern is None:
         return NEVER
@@ -220,8 +210,8 @@ def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
     return Likeness(column.id, pattern, negated)
 
 
-_FLOAT = ScalarType("float32")
-_DOUBLE = ScalarType("float64")
+_FLOAT = dl.ScalarType("float32")
+_DOUBLE = dl.ScalarType("float64")
 _EXACT_BELOW = {32: 2**24, 64: 2**53}  # by the bits of a float
 
 
@@ -231,7 +221,7 @@ def _refusal(column: Column, why: str) -> InvalidInputError:
 
 def _check_comparable(column: Column) -> None:
     facts = column.type.facts
-    if children_of(column.type) or not (facts.storable and facts.comparable):
+    if dl.children_of(column.type) or not (facts.storable and facts.comparable):
         raise _refusal(column, "it can only be tested with IS NULL and IS NOT NULL")
 
 
@@ -243,13 +233,13 @@ def _physical(column: Column, text: str) -> Physical:
         raise _refusal(column, f"{text!r} is not a valid {column.type}: {error}") from error
 
 
-def _has_steps(type_: DuckLakeType) -> bool:
+def _has_steps(type_: dl.DuckLakeType) -> bool:
     """Return True if values are whole numbers of a unit: numbers and times."""
-    return type_.facts.kind in STEPPED
+    return type_.facts.kind in dl.STEPPED
 
 
-def _is_time(type_: DuckLakeType) -> bool:
-    return type_.facts.kind in TIMES
+def _is_time(type_: dl.DuckLakeType) -> bool:
+    return type_.facts.kind in dl.TIMES
 
 
 def _as_stored(column: Column, value: Value) -> Physical:
@@ -257,7 +247,7 @@ def _as_stored(column: Column, value: Value) -> Physical:
     match value:
         case str():
             return _physical(column, value)
-        case int() if column.type.facts.kind is ScalarKind.BOOLEAN and value in (0, 1):
+        case int() if column.type.facts.kind is dl.ScalarKind.BOOLEAN and value in (0, 1):
             return bool(value)
         case TypedValue(type_, physical) if (
             type_ == column.type
@@ -265,7 +255,7 @@ def _as_stored(column: Column, value: Value) -> Physical:
                 type_.facts.kind,
                 column.type.facts.kind,
             }
-            <= TEXTS
+            <= dl.TEXTS
         ):
             return physical
         case _:
@@ -289,18 +279,18 @@ def _as_float(column: Column, value: Value) -> float:
         raise _refusal(column, f"it cannot be compared with {_shown(value)}: {error}") from error
 
 
-def _float_of(type_: DuckLakeType, value: Value) -> float:
+def _float_of(type_: dl.DuckLakeType, value: Value) -> float:
     """Return the float to compare with; a number without exponent becomes one as DuckDB casts it."""
     match value:
         case str():
             return float(literal_physical(type_, value))
         case int() | Decimal():
             return _decimal_as_float(type_, *_unscaled(Decimal(value)))
-        case TypedValue(given, physical) if is_float(given):
+        case TypedValue(given, physical) if dl.is_float(given):
             return float(physical)
-        case TypedValue(DecimalType(scale=scale), physical):
+        case TypedValue(dl.DecimalType(scale=scale), physical):
             return _decimal_as_float(type_, int(physical), scale)
-        case TypedValue(given, physical) if given.facts.kind is ScalarKind.INTEGER:
+        case TypedValue(given, physical) if given.facts.kind is dl.ScalarKind.INTEGER:
             return _decimal_as_float(type_, int(physical), 0)
         case _:
             raise ValueError("it is not a number")
@@ -314,7 +304,7 @@ def _unscaled(value: Decimal) -> tuple[int, int]:
     return -found if sign else found, max(-exponent, 0)
 
 
-def _decimal_as_float(type_: DuckLakeType, unscaled: int, scale: int) -> float:
+def _decimal_as_float(type_: dl.DuckLakeType, unscaled: int, scale: int) -> float:
     """Return a decimal as DuckDB casts it, which is not always the nearest float."""
     nearest = as_float32 if type_ == _FLOAT else float
     if scale == 0 or abs(unscaled) <= _EXACT_BELOW[type_.facts.bits]:
@@ -335,7 +325,7 @@ def _in_units(column: Column, value: Value) -> Fraction:
             return _no(column, value)
         case int() | Decimal():
             return Fraction(value) * _scale(column.type)
-        case TypedValue(type_, physical) if is_float(type_):
+        case TypedValue(type_, physical) if dl.is_float(type_):
             return _float_in_units(column, type_, float(physical))
         case TypedValue(type_, physical) if _has_steps(type_) and not _is_time(type_):
             return Fraction(int(physical) * _scale(column.type), _scale(type_))
@@ -347,11 +337,11 @@ def _no(column: Column, value: Value) -> Fraction:
     raise _refusal(column, f"it cannot be compared with {_shown(value)}")
 
 
-def _scale(type_: DuckLakeType) -> int:
-    return 10**type_.scale if isinstance(type_, DecimalType) else 1
+def _scale(type_: dl.DuckLakeType) -> int:
+    return 10**type_.scale if isinstance(type_, dl.DecimalType) else 1
 
 
-def _float_in_units(column: Column, type_: DuckLakeType, value: float) -> Fraction:
+def _float_in_units(column: Column, type_: dl.DuckLakeType, value: float) -> Fraction:
     """Return a float for a column of exact numbers, which DuckDB compares as floats."""
     if _scale(column.type) > 1 or not abs(value) < _EXACT_BELOW[type_.facts.bits]:
         raise _refusal(
@@ -362,11 +352,11 @@ def _float_in_units(column: Column, type_: DuckLakeType, value: float) -> Fracti
     return Fraction(value)
 
 
-def _is_moment(type_: DuckLakeType) -> bool:
+def _is_moment(type_: dl.DuckLakeType) -> bool:
     return type_.facts.has_days
 
 
-def _time_in_units(column: Column, type_: DuckLakeType, value: int) -> Fraction:
+def _time_in_units(column: Column, type_: dl.DuckLakeType, value: int) -> Fraction:
     """Return a time of another type in units of the column's; a finite time stays between the infinities."""
     if type_ == column.type:
         return Fraction(value)

@@ -46,20 +46,7 @@ from ...spec.types.values import (
     parse_physical,
     units_per_second,
 )
-from .predicates import (
-    NEGATED,
-    AnyOf,
-    Comparison,
-    Condition,
-    Likeness,
-    Membership,
-    NullTest,
-    Operator,
-    OrderKey,
-    Predicate,
-    holds,
-    order,
-)
+from . import predicates as terms
 
 if TYPE_CHECKING:
     from ...spec.schema import Column
@@ -73,8 +60,8 @@ class Evidence:
     ``transformed`` gives the partition values that a value can have; the file has ``part``.
     """
 
-    low: OrderKey | None = None
-    high: OrderKey | None = None
+    low: terms.OrderKey | None = None
+    high: terms.OrderKey | None = None
     has_nulls: bool = True
     has_values: bool = True
     part: str | None = None
@@ -82,7 +69,7 @@ class Evidence:
 
     def admits(self, value: Physical) -> bool:
         """Return True if the value may be there."""
-        key = order(value)
+        key = terms.order(value)
         if (self.low is not None and key < self.low) or (self.high is not None and key > self.high):
             return False
         possible = None if self.transformed is None else self.transformed(value)
@@ -90,60 +77,62 @@ class Evidence:
 
 
 def may_match(
-    predicate: Predicate,
+    predicate: terms.Predicate,
     file: LiveDataFile,
     types: Mapping[ColumnId, DuckLakeType],
     partition_specs: Mapping[PartitionId, PartitionSpec],
 ) -> bool:
     """Return True if a file may hold a row for which the filter is true, were none of its rows deleted."""
 
-    def judge(condition: Condition) -> bool:
+    def judge(condition: terms.Condition) -> bool:
         type_ = types[condition.column_id]
         spec = None if file.partition_id is None else partition_specs.get(file.partition_id)
         found = evidence(file, condition.column_id, type_, spec)
         return all(_may_hold(condition, one) for one in found)
 
-    return holds(predicate, judge)
+    return terms.holds(predicate, judge)
 
 
-def _may_hold(condition: Condition, known: Evidence) -> bool:
-    if isinstance(condition, NullTest) and not condition.negated:
+def _may_hold(condition: terms.Condition, known: Evidence) -> bool:
+    if isinstance(condition, terms.NullTest) and not condition.negated:
         return known.has_nulls
     if not known.has_values:
         return False
     match condition:
-        case Comparison(_, operator, value):
+        case terms.Comparison(_, operator, value):
             return _may_compare(operator, value, known)
-        case Membership(_, values, negated):
+        case terms.Membership(_, values, negated):
             if negated:
-                return known.low is None or known.low != known.high or known.low not in map(order, values)
+                return (
+                    known.low is None or known.low != known.high or known.low not in map(terms.order, values)
+                )
             return any(map(known.admits, _between(values, known)))
-        case Likeness(_, pattern, negated):
+        case terms.Likeness(_, pattern, negated):
             return negated or _may_begin(_beginning(pattern), known)
         case _:
             return True
 
 
-def _may_compare(operator: Operator, value: Physical, known: Evidence) -> bool:
-    key, low, high = order(value), known.low, known.high
+def _may_compare(operator: terms.Operator, value: Physical, known: Evidence) -> bool:
+    key, low, high = terms.order(value), known.low, known.high
     match operator:
-        case Operator.EQUAL:
+        case terms.Operator.EQUAL:
             return known.admits(value)
-        case Operator.UNEQUAL:
+        case terms.Operator.UNEQUAL:
             return low is None or not low == high == key
-        case Operator.LESS:
+        case terms.Operator.LESS:
             return low is None or bool(low < key)
-        case Operator.AT_MOST:
+        case terms.Operator.AT_MOST:
             return low is None or bool(low <= key)
-        case Operator.GREATER:
+        case terms.Operator.GREATER:
             return high is None or bool(high > key)
-        case Operator.AT_LEAST:
+        case terms.Operator.AT_LEAST:
             return high is None or bool(high >= key)
 
 
 def _between(values: tuple[Physical, ...], known: Evidence) -> tuple[Physical, ...]:
     """Return the values from the lower bound on: of ascending ones, as ``Membership`` has them."""
-    return values if known.low is None else values[bisect_left(values, known.low, key=order) :]
+    return values if known.low is None else values[bisect_left(values, known.low, key=terms.order) :]
 
 
 def _beginning(pattern: str) -> bytes:
@@ -193,7 +182,7 @@ def _of_folder(file: LiveDataFile, name: str, type_: DuckLakeType) -> Iterator[E
         value = hive_value(type_, text)
     except (ValueError, ArithmeticError):
         return  # the reader says what is wrong with it
-    yield Evidence(order(value), order(value), has_nulls=False)
+    yield Evidence(terms.order(value), terms.order(value), has_nulls=False)
 
 
 def _of_statistics(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) -> Evidence:
@@ -209,7 +198,7 @@ def _of_statistics(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) 
 
 def _bounds(
     type_: DuckLakeType, low: str | None, high: str | None
-) -> tuple[OrderKey | None, OrderKey | None]:
+) -> tuple[terms.OrderKey | None, terms.OrderKey | None]:
     """Return the bounds of two texts, whichever type they were written for."""
     if type_.facts.kind is ScalarKind.JSON:
         return None, None  # it may have been any type, and the texts of numbers are in another order
@@ -234,18 +223,18 @@ def _parsed(type_: DuckLakeType, text: str | None) -> Physical | None:
 _SLACK, _LEAST_SLACK = 2.0**-22, 2e-45
 
 
-def _below(value: Physical | None) -> OrderKey | None:
+def _below(value: Physical | None) -> terms.OrderKey | None:
     if not isinstance(value, float) or math.isnan(value):
         return None
     number = min(value, as_float32(value))
-    return order(number if math.isinf(number) else number - abs(number) * _SLACK - _LEAST_SLACK)
+    return terms.order(number if math.isinf(number) else number - abs(number) * _SLACK - _LEAST_SLACK)
 
 
-def _above(value: Physical | None) -> OrderKey | None:
+def _above(value: Physical | None) -> terms.OrderKey | None:
     if not isinstance(value, float) or math.isnan(value):
         return None
     number = max(value, as_float32(value))
-    return order(number if math.isinf(number) else number + abs(number) * _SLACK + _LEAST_SLACK)
+    return terms.order(number if math.isinf(number) else number + abs(number) * _SLACK + _LEAST_SLACK)
 
 
 def _of_partition(transform: Transform, type_: DuckLakeType, text: str | None) -> Evidence:
@@ -276,7 +265,7 @@ def _of_identity(type_: DuckLakeType, text: str | None) -> Evidence:
     if not isinstance(value, float):
         return Evidence(value, value, has_nulls=False)
     if math.isnan(value):
-        return Evidence(order(value), order(value), has_nulls=False)
+        return Evidence(terms.order(value), terms.order(value), has_nulls=False)
     return Evidence(_below(value), _above(value), has_nulls=False)
 
 
@@ -357,25 +346,27 @@ def _long(value: int) -> bytes:
 
 
 def all_match(
-    predicate: Predicate,
+    predicate: terms.Predicate,
     file: LiveDataFile,
     types: Mapping[ColumnId, DuckLakeType],
     partition_specs: Mapping[PartitionId, PartitionSpec],
 ) -> bool:
     """Return True if the filter is surely true for every row of a file, deleted ones too."""
 
-    def judge(condition: Condition) -> bool:
+    def judge(condition: terms.Condition) -> bool:
         match condition:
-            case NullTest(column_id, negated):
-                opposite: Predicate = NullTest(column_id, not negated)
-            case Comparison(column_id, operator, value):
-                opposite = AnyOf((Comparison(column_id, NEGATED[operator], value), NullTest(column_id)))
+            case terms.NullTest(column_id, negated):
+                opposite: terms.Predicate = terms.NullTest(column_id, not negated)
+            case terms.Comparison(column_id, operator, value):
+                opposite = terms.AnyOf(
+                    (terms.Comparison(column_id, terms.NEGATED[operator], value), terms.NullTest(column_id))
+                )
             case _:
                 other = replace(condition, negated=not condition.negated)
-                opposite = AnyOf((other, NullTest(condition.column_id)))
+                opposite = terms.AnyOf((other, terms.NullTest(condition.column_id)))
         return not may_match(opposite, file, types, partition_specs)
 
-    return holds(predicate, judge)
+    return terms.holds(predicate, judge)
 
 
 # What statistics say of the least and the greatest value of a column: where exactly, and what they cover.

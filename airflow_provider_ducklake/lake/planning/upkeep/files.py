@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidInputError, SnapshotTaggedError
+from ...spec.limits import NO_FLOOR
 from ...spec.names.paths import JOB_ID, path_key
 from ...spec.types.texts import require_offset
 
@@ -184,7 +185,6 @@ def _table_directories(file: StoredFile) -> Iterator[str]:
 
 
 MIN_RETENTION = timedelta(hours=24)  # the operators' default
-NO_FLOOR = timedelta(0)
 _LONGEST = timedelta(days=730_000)  # so that now minus an age is a time
 _TOLERANCE = timedelta(minutes=5)  # between two clocks
 

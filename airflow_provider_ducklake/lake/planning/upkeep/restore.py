@@ -17,22 +17,7 @@ from ...errors import UnsupportedFeatureError
 from ...spec.partitioning import PartitionSpec, why_not_partitioned
 from ...spec.schema import Column
 from ...spec.types.ducklake_types import ScalarKind, ScalarType
-from ...transaction.changes import (
-    Change,
-    ChangeColumns,
-    ColumnRow,
-    CommentOnColumn,
-    CommentOnTable,
-    CreateTable,
-    NewTableRef,
-    Positions,
-    RenameTable,
-    RestoredRows,
-    RestoreTable,
-    SchemaRef,
-    SetPartitioning,
-    SetSorting,
-)
+from ...transaction import changes as kinds
 from ...transaction.definition import Definition, column_rows, definition_changes
 
 if TYPE_CHECKING:
@@ -71,7 +56,7 @@ class FileLook:
 
     pair: FilePair
     returning: int
-    later: Positions
+    later: kinds.Positions
     is_plain: bool
 
 
@@ -88,7 +73,7 @@ class FileActions:
     copied: tuple[LiveDataFile, ...] = ()
     rewritten: tuple[FilePair, ...] = ()
     returning: int = 0
-    shortened: Mapping[DataFileId, Positions] = field(default_factory=dict)
+    shortened: Mapping[DataFileId, kinds.Positions] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -137,7 +122,7 @@ def has_later_rows(file: LiveDataFile, snapshot_id: SnapshotId) -> bool:
 def plan_files(compared: FileComparison, looks: Iterable[FileLook]) -> FileActions:
     """Decide for each file: keep, end, copy or rewrite; ``looks`` are the contents of the unclear ones."""
     kept, ended, copied, rewritten = [*compared.kept], [*compared.added], [], []
-    shortened: dict[DataFileId, Positions] = {}
+    shortened: dict[DataFileId, kinds.Positions] = {}
     returning = 0
     for look in looks:
         file, live = look.pair.target, look.pair.current
@@ -267,7 +252,11 @@ class TableRestoration:
 
     @classmethod
     def of(
-        cls, table: TableSnapshot, action: RestoreAction, files: FileActions, inlined: Iterable[RestoredRows]
+        cls,
+        table: TableSnapshot,
+        action: RestoreAction,
+        files: FileActions,
+        inlined: Iterable[kinds.RestoredRows],
     ) -> TableRestoration:
         """Summarize the plan of a table."""
         parts = list(inlined)
@@ -287,31 +276,31 @@ class TableRestoration:
         )
 
 
-def described(changes: Iterable[Change], current: TableSnapshot | None) -> Iterator[str]:
+def described(changes: Iterable[kinds.Change], current: TableSnapshot | None) -> Iterator[str]:
     """Yield in words what changes of a definition do; ``current`` is the table before them."""
     for change in changes:
         match change:
-            case RestoreTable(name=name):
+            case kinds.RestoreTable(name=name):
                 yield f"{name} comes back"
-            case CreateTable(name=name):
+            case kinds.CreateTable(name=name):
                 yield f"{name} comes back as a new table"
-            case RenameTable(name=name, new_name=new_name):
+            case kinds.RenameTable(name=name, new_name=new_name):
                 yield f"{name} becomes {new_name}"
-            case ChangeColumns():
+            case kinds.ChangeColumns():
                 yield from _described_columns(change, current)
-            case SetPartitioning(fields=fields):
+            case kinds.SetPartitioning(fields=fields):
                 yield "partition keys come back" if fields else "partition keys go"
-            case SetSorting(fields=fields):
+            case kinds.SetSorting(fields=fields):
                 yield "sort keys come back" if fields else "sort keys go"
-            case CommentOnTable():
+            case kinds.CommentOnTable():
                 yield "the comment changes"
-            case CommentOnColumn(column_id=column_id):
+            case kinds.CommentOnColumn(column_id=column_id):
                 yield f"the comment of column {column_id} changes"
             case _:
                 pass
 
 
-def _described_columns(change: ChangeColumns, current: TableSnapshot | None) -> Iterator[str]:
+def _described_columns(change: kinds.ChangeColumns, current: TableSnapshot | None) -> Iterator[str]:
     before = {} if current is None else column_rows(current.schema)
     after = {row.column.id: row for row in change.begun}
     for column_id in change.ended:
@@ -344,8 +333,8 @@ class Counters:
 class RecreatedTable:
     """A table that takes the place of another; ``root`` is its directory, absolute, ending in ``/``."""
 
-    ref: NewTableRef
-    schema: SchemaRef
+    ref: kinds.NewTableRef
+    schema: kinds.SchemaRef
     name: QualifiedName
     uuid: str
     directory: str
@@ -353,9 +342,9 @@ class RecreatedTable:
     counters: Counters
 
 
-def creation(table: TableSnapshot, target: Definition, new: RecreatedTable) -> Iterator[Change]:
+def creation(table: TableSnapshot, target: Definition, new: RecreatedTable) -> Iterator[kinds.Change]:
     """Yield what makes a table that has all that another had, but rows; ``target`` is its definition."""
-    yield CreateTable(
+    yield kinds.CreateTable(
         new.ref,
         new.schema,
         new.name,
@@ -368,14 +357,14 @@ def creation(table: TableSnapshot, target: Definition, new: RecreatedTable) -> I
     yield from definition_changes(new.ref, None, replace(target, name=new.name, partition_id=None))
 
 
-def _used_ids(table: TableSnapshot, last: ColumnId) -> tuple[ColumnRow, ...]:
+def _used_ids(table: TableSnapshot, last: ColumnId) -> tuple[kinds.ColumnRow, ...]:
     """Return a column that no snapshot shows, and that keeps later ones from the ids of dropped ones.
 
     Files that come back may have values of those.
     """
     if last <= max(column.id for column in table.schema.walk()):
         return ()
-    return (ColumnRow(Column(last, f"column_{last}", ScalarType("int32")), None),)
+    return (kinds.ColumnRow(Column(last, f"column_{last}", ScalarType("int32")), None),)
 
 
 def in_own_partitions(files: FileActions, spec: PartitionSpec | None) -> FileActions:

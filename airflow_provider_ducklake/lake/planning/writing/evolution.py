@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING
 from ...errors import TransactionConflictError
 from ...spec.names.identifiers import fold
 from ...spec.schema import Column, TableSchema, numbered, with_fields
-from ...spec.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    Field,
-    StructType,
-    can_promote,
-    check_storable,
-    children_of,
-    keeps_partition_values,
-)
+from ...spec.types import ducklake_types as dl
 from ...transaction.table_draft import TableDraft
 from .write import Evolution, WritePlan, WriteResult, append_to_existing, placed_below, same_columns
 
@@ -32,12 +23,12 @@ if TYPE_CHECKING:
     from ...transaction.changes import Change
 
 
-Fits = Callable[[DuckLakeType, DuckLakeType], bool]
+Fits = Callable[[dl.DuckLakeType, dl.DuckLakeType], bool]
 
 _MOST_DIGITS = 38
 
 
-def evolved(plan: WritePlan, incoming: Sequence[Field], fits: Fits) -> TableSchema:
+def evolved(plan: WritePlan, incoming: Sequence[dl.Field], fits: Fits) -> TableSchema:
     """Return the columns that a table is to have for rows with columns ``incoming``.
 
     ``fits(incoming, column)`` says whether values of a type go into a column of another as it is.
@@ -56,7 +47,7 @@ class _Evolving:
         self._keys = {field.column_id for field in plan.partition_fields}
 
     def columns(
-        self, columns: Sequence[Column], incoming: Sequence[Field], *, nested: bool = False
+        self, columns: Sequence[Column], incoming: Sequence[dl.Field], *, nested: bool = False
     ) -> tuple[Column, ...]:
         given = {fold(one.name): one for one in reversed(incoming)}
         kept = [
@@ -69,39 +60,39 @@ class _Evolving:
         ]
         return (*kept, *(self._added(one, nested=nested) for one in added))
 
-    def _added(self, field: Field, *, nested: bool) -> Column:
+    def _added(self, field: dl.Field, *, nested: bool) -> Column:
         options = self._evolution.options
         options.writer.check_column_name(field.name, inlining=options.allows_inlining and not nested)
-        check_storable(field.type, field.name)
+        dl.check_storable(field.type, field.name)
         return numbered(field, self._ids)
 
-    def _evolved(self, column: Column, incoming: DuckLakeType) -> Column:
+    def _evolved(self, column: Column, incoming: dl.DuckLakeType) -> Column:
         if not column.children:
             return replace(column, type=self._widened(column, incoming))
         if type(column.type) is not type(incoming):
             return column
-        children = children_of(incoming)
-        if isinstance(column.type, StructType):
+        children = dl.children_of(incoming)
+        if isinstance(column.type, dl.StructType):
             return with_fields(column, self.columns(column.children, children, nested=True))
         pairs = zip(column.children, children, strict=True)
         return with_fields(column, tuple(self._evolved(child, field.type) for child, field in pairs))
 
-    def _widened(self, column: Column, incoming: DuckLakeType) -> DuckLakeType:
+    def _widened(self, column: Column, incoming: dl.DuckLakeType) -> dl.DuckLakeType:
         old = column.type
         if not self._evolution.widens or column.id in self._evolution.fixed or self._fits(incoming, old):
             return old
         wider = _common_decimal(old, incoming) or incoming
-        keeps = column.id not in self._keys or keeps_partition_values(old, wider)
-        return wider if keeps and can_promote(old, wider) else old
+        keeps = column.id not in self._keys or dl.keeps_partition_values(old, wider)
+        return wider if keeps and dl.can_promote(old, wider) else old
 
 
-def _common_decimal(old: DuckLakeType, new: DuckLakeType) -> DecimalType | None:
+def _common_decimal(old: dl.DuckLakeType, new: dl.DuckLakeType) -> dl.DecimalType | None:
     """Return the smallest decimal that holds the values of two; None: there is none."""
-    if not (isinstance(old, DecimalType) and isinstance(new, DecimalType)):
+    if not (isinstance(old, dl.DecimalType) and isinstance(new, dl.DecimalType)):
         return None
     scale = max(old.scale, new.scale)
     precision = max(old.precision - old.scale, new.precision - new.scale) + scale
-    return DecimalType(precision, scale) if precision <= _MOST_DIGITS else None
+    return dl.DecimalType(precision, scale) if precision <= _MOST_DIGITS else None
 
 
 def changed_columns(
@@ -163,4 +154,4 @@ def _continues(before: Column, after: Column) -> bool:
         return False
     if before.children:
         return type(before.type) is type(after.type)
-    return can_promote(before.type, after.type)
+    return dl.can_promote(before.type, after.type)

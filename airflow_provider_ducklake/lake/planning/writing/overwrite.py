@@ -25,19 +25,8 @@ from ...spec.partitioning import (
 from ...spec.types.ducklake_types import BYTES, DuckLakeType, is_float
 from ...spec.types.literals import parse_scalar
 from ...spec.types.values import as_float32, is_infinite
-from ..reading.predicates import (
-    ALWAYS,
-    AllOf,
-    AnyOf,
-    Comparison,
-    Membership,
-    NullTest,
-    Operator,
-    OrderKey,
-    Predicate,
-    column_ids,
-    order,
-)
+from ..reading import predicates as terms
+from ..reading.predicates import column_ids
 from ..reading.pruning import all_match, evidence, may_match
 
 if TYPE_CHECKING:
@@ -142,10 +131,10 @@ class Partitions:
         return True if all_match(wanted, file, self.types, self.specs) else None
 
     @cached_property
-    def _keys(self) -> frozenset[tuple[OrderKey, ...] | None]:
+    def _keys(self) -> frozenset[tuple[terms.OrderKey, ...] | None]:
         return frozenset(self._key(values) for values in self.wanted)
 
-    def _key(self, values: PartitionValues) -> tuple[OrderKey, ...] | None:
+    def _key(self, values: PartitionValues) -> tuple[terms.OrderKey, ...] | None:
         """Return a key that is equal for equal values, however they are spelled; None: unreadable."""
         pairs = zip(self.fields, values, strict=True)
         try:
@@ -158,17 +147,21 @@ class Partitions:
         return any(is_float(self.types[field.column_id]) for field in self.fields)
 
     @cached_property
-    def _any(self) -> Predicate:
+    def _any(self) -> terms.Predicate:
         """The filter for rows of all these partitions: one of their values in each identity key."""
-        return AllOf(tuple(self._conditions()))
+        return terms.AllOf(tuple(self._conditions()))
 
-    def _conditions(self) -> Iterator[Predicate]:
+    def _conditions(self) -> Iterator[terms.Predicate]:
         for number, field in enumerate(self.fields):
             if field.transform.kind is TransformKind.IDENTITY:
                 type_ = self.types[field.column_id]
                 texts = {values[number] for values in self.wanted}
-                found = sorted((parse_scalar(type_, text) for text in texts if text is not None), key=order)
-                yield AnyOf((Membership(field.column_id, tuple(found)), NullTest(field.column_id)))
+                found = sorted(
+                    (parse_scalar(type_, text) for text in texts if text is not None), key=terms.order
+                )
+                yield terms.AnyOf(
+                    (terms.Membership(field.column_id, tuple(found)), terms.NullTest(field.column_id))
+                )
 
 
 def has_other_buckets(
@@ -242,7 +235,7 @@ def _same(
     return None
 
 
-def _comparable(field: PartitionField, type_: DuckLakeType, text: str | None) -> OrderKey:
+def _comparable(field: PartitionField, type_: DuckLakeType, text: str | None) -> terms.OrderKey:
     """Return a key that is equal for two texts of one value: floats may have been rounded to 32 bits."""
     if text is None:
         return None
@@ -251,17 +244,17 @@ def _comparable(field: PartitionField, type_: DuckLakeType, text: str | None) ->
     if type_.facts.kind in BYTES:
         return text
     value = parse_scalar(type_, text)
-    return order(as_float32(value) if isinstance(value, float) else value)
+    return terms.order(as_float32(value) if isinstance(value, float) else value)
 
 
-def _condition(field: PartitionField, type_: DuckLakeType, text: str | None) -> Predicate | None:
+def _condition(field: PartitionField, type_: DuckLakeType, text: str | None) -> terms.Predicate | None:
     """Build the filter for rows with that value of a key; None: no filter can express it."""
     column_id = field.column_id
     match field.transform.kind:
         case TransformKind.IDENTITY if text is None:
-            return NullTest(column_id)
+            return terms.NullTest(column_id)
         case TransformKind.IDENTITY:
-            return Comparison(column_id, Operator.EQUAL, parse_scalar(type_, text or ""))
+            return terms.Comparison(column_id, terms.Operator.EQUAL, parse_scalar(type_, text or ""))
         case _:
             return None
 
@@ -277,7 +270,7 @@ class RowScope:
     """Rows of ``table`` as it was read: those of ``partitions``, or else those that satisfy ``where``."""
 
     table: TableSnapshot
-    where: Predicate = ALWAYS
+    where: terms.Predicate = terms.ALWAYS
     partitions: Partitions | None = None
 
     @cached_property

@@ -14,16 +14,7 @@ from ...errors import InvalidInputError, TransactionConflictError
 from ...spec.names.paths import directory_name, path_key, relative_to
 from ...spec.partitioning import PartitionField, check_partition_keys, check_transforms, hive_directory
 from ...spec.sorting import SortField, keys_to_write_by
-from ...transaction.changes import (
-    AppendFiles,
-    Change,
-    CreateSchema,
-    CreateTable,
-    NewSchemaRef,
-    NewTableRef,
-    RowPositions,
-    SchemaRef,
-)
+from ...transaction import changes as kinds
 from ...transaction.definition import Definition, definition_changes
 from ..reading.predicates import ALWAYS, Predicate
 
@@ -239,17 +230,20 @@ def plan_create(table: NewTable, directory: str, partition_by: Sequence[str]) ->
 
 
 def create_and_append(
-    table: NewTable, result: WriteResult, ref: NewTableRef | None = None, schema: SchemaRef | None = None
-) -> tuple[Change, ...]:
+    table: NewTable,
+    result: WriteResult,
+    ref: kinds.NewTableRef | None = None,
+    schema: kinds.SchemaRef | None = None,
+) -> tuple[kinds.Change, ...]:
     """Return the changes that make a table appear together with its rows, if there are any.
 
     ``schema`` is one that the same commit makes already.
     """
-    ref = ref or NewTableRef(0)
-    changes: list[Change] = []
+    ref = ref or kinds.NewTableRef(0)
+    changes: list[kinds.Change] = []
     if schema is None and isinstance(table, NewTableAndSchema):
-        schema = NewSchemaRef(ref.index)
-        changes.append(CreateSchema(schema, table.name.schema, table.schema_uuid, table.schema_id))
+        schema = kinds.NewSchemaRef(ref.index)
+        changes.append(kinds.CreateSchema(schema, table.name.schema, table.schema_uuid, table.schema_id))
     schema = table.schema_id if schema is None else schema
     assert schema is not None
     directory = directory_name(table.name.name, table.uuid)
@@ -257,19 +251,21 @@ def create_and_append(
         table.name, result.schema, table.options.allows_inlining, partition_by=result.partition_fields
     )
     changes += [
-        CreateTable(ref, schema, table.name, table.uuid, directory, result.schema),
+        kinds.CreateTable(ref, schema, table.name, table.uuid, directory, result.schema),
         *definition_changes(ref, None, definition),
     ]
     if result.data_files:
         changes.append(
-            AppendFiles(ref, table.name, result.schema, placed_below(table.root, result), root=table.root)
+            kinds.AppendFiles(
+                ref, table.name, result.schema, placed_below(table.root, result), root=table.root
+            )
         )
     return tuple(changes)
 
 
 def append_to_existing(
     table: TableSnapshot, result: WriteResult, *, is_staged: bool = False
-) -> tuple[Change, ...]:
+) -> tuple[kinds.Change, ...]:
     """Return the changes that append a result to a table, perhaps another than it was planned for.
 
     ``is_staged``: documents that waited for the commit name the files, which looks whether the lake has them.
@@ -288,7 +284,7 @@ def append_to_existing(
     files = placed_below(table.root, result)
     partition_id = spec.id if spec else None
     named = table.table_id, table.name, table.schema
-    return (AppendFiles(*named, files, partition_id, table.root, is_staged=is_staged),)
+    return (kinds.AppendFiles(*named, files, partition_id, table.root, is_staged=is_staged),)
 
 
 def same_columns(left: TableSchema, right: TableSchema) -> bool:
@@ -411,7 +407,7 @@ class LostRows:
     """The live rows that one data file loses, and how many it had lost before; marks are in the catalog."""
 
     file: LiveDataFile
-    positions: RowPositions
+    positions: kinds.RowPositions
     dead_count: int
     has_marks: bool
 

@@ -25,6 +25,7 @@ from ...storage.files.listing import delete_by_name, delete_tree
 from ...storage.files.parallel import in_threads
 from ...storage.files.writing import lacks_seal, opened, sealed
 from ...transaction.changes import MergedFile, RewrittenFile
+from . import results as docs
 from .codec import DocumentError, Json, decode, dumps, encode, loads
 from .documents import (
     StorageOptions,
@@ -43,20 +44,6 @@ from .documents import (
     write_json,
 )
 from .request import CompactionSource, JobRequest, OverwriteSource, RowChangeSource
-from .results import (
-    Batch,
-    DeletesPart,
-    Done,
-    Part,
-    RowChangesDone,
-    StagedTarget,
-    StagedWriteDocument,
-    Written,
-    decode_error,
-    encode_error,
-    staged_target,
-    summary,
-)
 
 if TYPE_CHECKING:
     from ...planning.upkeep.compaction import Bin
@@ -137,7 +124,7 @@ def write_results(
 
     There is a result for each of the request's plans.
     """
-    done = Done(request.job_id, _write_parts(request, results, storage_options))
+    done = docs.Done(request.job_id, _write_parts(request, results, storage_options))
     write_document(request.directory + DONE, done, storage_options)
 
 
@@ -158,25 +145,25 @@ def write_row_changes(
     for number, start in enumerate(range(0, max(len(changes.deletes), 1), FILES_PER_PART)):
         names.append(f"deletes-{number:05d}.json")
         deletes = changes.deletes[start : start + FILES_PER_PART]
-        part = DeletesPart(request.job_id, deletes, () if number else changes.inlined)
+        part = docs.DeletesPart(request.job_id, deletes, () if number else changes.inlined)
         write_document(request.directory + names[-1], part, storage_options)
     written = _write_parts(request, (changes.updated, changes.inserted), storage_options)
-    done = RowChangesDone(request.job_id, written, tuple(names), changes.matching)
+    done = docs.RowChangesDone(request.job_id, written, tuple(names), changes.matching)
     write_document(request.directory + DONE, done, storage_options)
 
 
 def _write_parts(
     request: JobRequest, results: Sequence[WriteResult], storage_options: StorageOptions
-) -> tuple[Written, ...]:
+) -> tuple[docs.Written, ...]:
     count, written = 0, []
     for result in results:
         names: list[str] = []
         for start in range(0, len(result.data_files), FILES_PER_PART):
             names.append(f"part-{count:05d}.json")
             count += 1
-            part = Part(request.job_id, result.data_files[start : start + FILES_PER_PART])
+            part = docs.Part(request.job_id, result.data_files[start : start + FILES_PER_PART])
             write_document(request.directory + names[-1], part, storage_options)
-        written.append(Written(**summary(result), parts=tuple(names)))
+        written.append(docs.Written(**docs.summary(result), parts=tuple(names)))
     return tuple(written)
 
 
@@ -187,7 +174,7 @@ def write_error(request: JobRequest, error: DuckLakeError, storage_options: Stor
     """
     if not has_request(request.directory, storage_options):
         return
-    document = {"job_id": request.job_id, **encode_error(error)}
+    document = {"job_id": request.job_id, **docs.encode_error(error)}
     write_json(request.directory + ERROR, document, storage_options)
 
 
@@ -211,10 +198,12 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
     updated, inserted = _results_of(request, done, storage_options)
     uri, job_id = request.directory + DONE, request.job_id
     with reading(uri):
-        if not isinstance(done, RowChangesDone):
+        if not isinstance(done, docs.RowChangesDone):
             raise DocumentError("deletes is missing")
         names = checked_names(done.deletes, uri)
-    parts = [_read_part(request.directory + name, job_id, DeletesPart, storage_options) for name in names]
+    parts = [
+        _read_part(request.directory + name, job_id, docs.DeletesPart, storage_options) for name in names
+    ]
     deletes = tuple(one for part in parts for one in part.deletes)
     inlined = tuple(row_id for part in parts for row_id in part.inlined)
     for named in ([one.path for one in deletes], [one.data_file_id for one in deletes], inlined):
@@ -223,7 +212,7 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
     return RowChanges(deletes, inlined, updated, inserted, done.matching)
 
 
-def _done_of(request: JobRequest, storage_options: StorageOptions) -> Done:
+def _done_of(request: JobRequest, storage_options: StorageOptions) -> docs.Done:
     done = _read_done(request.directory, request.job_id, storage_options)
     if done is None:
         raise read_error(request, storage_options) or SparkJobError(
@@ -233,17 +222,19 @@ def _done_of(request: JobRequest, storage_options: StorageOptions) -> Done:
     return done
 
 
-def _read_done(directory: str, job_id: str, storage_options: StorageOptions) -> Done | None:
+def _read_done(directory: str, job_id: str, storage_options: StorageOptions) -> docs.Done | None:
     """Read the document that the job wrote at its end; None: there is none."""
     uri = directory + DONE
     document = read_json(uri, job_id, storage_options)
     if document is None:
         return None
     with reading(uri):
-        return decode(document, RowChangesDone if "deletes" in document else Done)
+        return decode(document, docs.RowChangesDone if "deletes" in document else docs.Done)
 
 
-def _results_of(request: JobRequest, done: Done, storage_options: StorageOptions) -> tuple[WriteResult, ...]:
+def _results_of(
+    request: JobRequest, done: docs.Done, storage_options: StorageOptions
+) -> tuple[WriteResult, ...]:
     results = _read_results(done, request.directory, storage_options)
     if len(results) != len(request.plans):
         raise SparkJobError(
@@ -258,16 +249,18 @@ def _results_of(request: JobRequest, done: Done, storage_options: StorageOptions
     return results
 
 
-def _read_results(done: Done, directory: str, storage_options: StorageOptions) -> tuple[WriteResult, ...]:
+def _read_results(
+    done: docs.Done, directory: str, storage_options: StorageOptions
+) -> tuple[WriteResult, ...]:
     with reading(directory + DONE):
         return tuple(_result(one, directory, done.job_id, storage_options) for one in done.results)
 
 
-def _result(done: Written, directory: str, job_id: str, storage_options: StorageOptions) -> WriteResult:
+def _result(done: docs.Written, directory: str, job_id: str, storage_options: StorageOptions) -> WriteResult:
     names = checked_names(done.parts, directory + DONE)
-    parts = [_read_part(directory + name, job_id, Part, storage_options) for name in names]
+    parts = [_read_part(directory + name, job_id, docs.Part, storage_options) for name in names]
     data_files = tuple(file for part in parts for file in part.data_files)
-    result = WriteResult(**summary(done), data_files=data_files)
+    result = WriteResult(**docs.summary(done), data_files=data_files)
     check_result(result, directory + DONE)
     counted = sum(file.record_count for file in data_files)
     if counted != result.rows_written:
@@ -288,7 +281,7 @@ def read_error(request: JobRequest, storage_options: StorageOptions = None) -> D
     if document is None:
         return None
     with reading(request.directory + ERROR):
-        return decode_error(document)
+        return docs.decode_error(document)
 
 
 def delete_job_files(request: JobRequest, storage_options: StorageOptions = None) -> None:
@@ -339,7 +332,7 @@ def delete_own_directory(directory: str, job_id: str, storage_options: StorageOp
 def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> str:
     """Write down what a job's result is for, and return where: the write waits for its commit."""
     uri = stage_uri(staged.directory)
-    write_document(uri, StagedWriteDocument.of(staged), storage_options)
+    write_document(uri, docs.StagedWriteDocument.of(staged), storage_options)
     return uri
 
 
@@ -362,7 +355,7 @@ def job_of_stage(uri: str) -> str:
 def target_of_stage(target: Target) -> JobTarget:
     """Return the target of a staged write: all that its document has of the table."""
     table_id = None if isinstance(target, NewTable) else target.table_id
-    return JobTarget(table_id, target.root, digest(encode(staged_target(target), StagedTarget)))
+    return JobTarget(table_id, target.root, digest(encode(docs.staged_target(target), docs.StagedTarget)))
 
 
 def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
@@ -378,7 +371,7 @@ def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
     results = _read_results(done, directory, storage_options)
     with reading(uri):
         (result,) = results
-        staged = decode(document, StagedWriteDocument).staged(result)
+        staged = decode(document, docs.StagedWriteDocument).staged(result)
         target = staged.target
         if staged.directory != directory or job_directory(target.root, staged.job_id) != directory:
             problem = f"is not what job {staged.job_id} was registered for"
@@ -544,8 +537,8 @@ def finish_batches(
 
 def write_batch(checkpoint: str, batch: StagedBatch, storage_options: StorageOptions = None) -> None:
     """Write the record of a batch, in place of another one of the same batch; its files are complete."""
-    record = Batch(
-        **summary(batch.result),
+    record = docs.Batch(
+        **docs.summary(batch.result),
         query_id=batch.query_id,
         batch_id=batch.batch_id,
         job_id=batch.job_id,
@@ -559,11 +552,11 @@ def read_batch(
 ) -> StagedBatch:
     """Return a batch by its record; ``root`` is the directory of the stream's table."""
     uri = record_uri(checkpoint, query_id, batch_id)
-    found = read_document(uri, Batch, storage_options)
+    found = read_document(uri, docs.Batch, storage_options)
     with reading(uri):
         if (found.query_id, found.batch_id) != (query_id, batch_id):
             raise SparkJobError(f"{uri} is the record of another batch. Nothing was committed.")
-        result = WriteResult(**summary(found), data_files=found.data_files)
+        result = WriteResult(**docs.summary(found), data_files=found.data_files)
         check_result(result, uri)
         job_id = str(UUID(found.job_id))
     paths = [file.path for file in found.data_files]

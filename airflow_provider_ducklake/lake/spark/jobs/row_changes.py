@@ -23,22 +23,8 @@ from ...storage.rows import table_reader
 from .. import sources
 from ..job.request import Action, JobRequest, LakeSource, OverwriteSource, RowChangeSource
 from ..read import read_table, reading
+from ..row_changes import matching as match_rows
 from ..row_changes.checks import check, condition_columns, own_names
-from ..row_changes.matching import (
-    ChangedRows,
-    Found,
-    SourceSize,
-    bounds_of,
-    broadcast_if_small,
-    changed_twice,
-    comparable,
-    equal_columns,
-    files_that_may_match,
-    find,
-    is_small,
-    numbers,
-    only_matching,
-)
 from ..sessions.kind import kind_of
 from ..sessions.settings import prepare_reading
 from ..writing import write_deletes
@@ -73,7 +59,7 @@ def _changed(
     check(spark, changes, source, names)
     found_by, keep = source, None
     matching: Predicate = ALWAYS
-    size: SourceSize | None = None
+    size: match_rows.SourceSize | None = None
     if source is not None:  # evaluated once: another time it might have other rows
         numbered = source.withColumn(names.source_id, f.monotonically_increasing_id())
         source = kind_of(spark).checkpointed(numbered)
@@ -81,9 +67,9 @@ def _changed(
     plan = replace(changes.target, columns=condition_columns(changes))
     log.info("Searching %s of %s", counted(len(plan.files), "file"), plan.table.name)
     target = read_table(spark, plan, row_ids=True, positions=True, prefix=names.prefix, keep=keep)
-    found = find(target, found_by, changes, names)
+    found = match_rows.find(target, found_by, changes, names)
     try:
-        done = _Writer(request, changes, found, ChangedRows(changes, source, size, found)).write()
+        done = _Writer(request, changes, found, match_rows.ChangedRows(changes, source, size, found)).write()
         return replace(done, matching=matching)
     finally:
         found.close()
@@ -103,20 +89,26 @@ def _source_rows(
 
 def _narrowed(
     changes: RowChangeSource, source: DataFrame, names: MatchNames
-) -> tuple[RowChangeSource, Predicate, DataFrame, Callable[[DataFrame], DataFrame] | None, SourceSize]:
+) -> tuple[
+    RowChangeSource, Predicate, DataFrame, Callable[[DataFrame], DataFrame] | None, match_rows.SourceSize
+]:
     """Return the change without files that no row of the source can match, and the source for a join.
 
     Between both is what is true for the rows that one can match. Behind them what leaves out rows without a
     match before they are joined, and the size of the source.
     """
     own = [name for name in source.columns if name != names.source_id]
-    keys = comparable(source, equal_columns(changes, own), changes.target)
-    size, bounds = bounds_of(source, keys, changes.target)
+    keys = match_rows.comparable(source, match_rows.equal_columns(changes, own), changes.target)
+    size, bounds = match_rows.bounds_of(source, keys, changes.target)
     keep = None
     if not changes.not_matched_by_source:
-        changes = replace(changes, target=files_that_may_match(changes.target, bounds))
-        keep = only_matching(source, keys) if keys and is_small(source, size.row_count) else None
-    return changes, bounds, broadcast_if_small(source, size.row_count), keep, size
+        changes = replace(changes, target=match_rows.files_that_may_match(changes.target, bounds))
+        keep = (
+            match_rows.only_matching(source, keys)
+            if keys and match_rows.is_small(source, size.row_count)
+            else None
+        )
+    return changes, bounds, match_rows.broadcast_if_small(source, size.row_count), keep, size
 
 
 @dataclass(frozen=True)
@@ -125,13 +117,13 @@ class _Writer:
 
     request: JobRequest
     changes: RowChangeSource
-    found: Found
-    rows: ChangedRows
+    found: match_rows.Found
+    rows: match_rows.ChangedRows
 
     def write(self) -> RowChanges:
-        updates = numbers(self.changes, Action.UPDATE)
-        inserts = numbers(self.changes, Action.INSERT)
-        gone = [*updates, *numbers(self.changes, Action.DELETE)]
+        updates = match_rows.numbers(self.changes, Action.UPDATE)
+        inserts = match_rows.numbers(self.changes, Action.INSERT)
+        gone = [*updates, *match_rows.numbers(self.changes, Action.DELETE)]
         with ThreadPoolExecutor() as threads:  # each is a job whose tasks alone do not fill a cluster
             deletes = threads.submit(self._deletes, gone)
             inlined = threads.submit(self._inlined, gone)
@@ -146,7 +138,7 @@ class _Writer:
         if wanted == written:
             return
         if self.rows.source is not None:
-            error = changed_twice(self.found, self.rows.source, self.changes)
+            error = match_rows.changed_twice(self.found, self.rows.source, self.changes)
             if error is not None:
                 raise error
         raise SparkJobError(

@@ -18,17 +18,7 @@ from pyspark.sql import types as t
 from ...spec.names.paths import is_local
 from ...spec.options import OF_CODINGS
 from ...spec.schema import Column, TableSchema
-from ...spec.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    ListType,
-    MapType,
-    ScalarKind,
-    ScalarType,
-    StructType,
-    can_promote,
-    is_float,
-)
+from ...spec.types import ducklake_types as dl
 from ...spec.types.values import physical_range
 from ...storage.files.parallel import in_threads
 from ...storage.parquet.arrow_types import arrow_type, stored_type
@@ -88,7 +78,7 @@ def layouts(
     """
     present = present_layout(columns)
     have_codings = any(plan.table.options.is_set(key) for key in OF_CODINGS)
-    has_variants = any(column.type.facts.kind is ScalarKind.VARIANT for column in columns)
+    has_variants = any(column.type.facts.kind is dl.ScalarKind.VARIANT for column in columns)
 
     def layout(file: LiveDataFile) -> Layout | None:
         if file.encryption_key is not None or _is_hidden(file.path):
@@ -152,7 +142,7 @@ class _NotNativeError(Exception):
 
 
 def _present(column: Column) -> StoredField:
-    if isinstance(column.type, ScalarType) and SPARK_SCALARS[column.type.name].only_by_arrow:
+    if isinstance(column.type, dl.ScalarType) and SPARK_SCALARS[column.type.name].only_by_arrow:
         raise _NotNativeError
     return StoredField(column.name, read_type(column), tuple(_present(child) for child in column.children))
 
@@ -180,24 +170,26 @@ def _stored_fields(
 def _stored(field: pa.Field, column: Column, *, is_mapped: bool) -> StoredField:
     type_ = field.type
     match column.type:
-        case _ if column.children and any(one.type.facts.kind is ScalarKind.VARIANT for one in column.walk()):
+        case _ if column.children and any(
+            one.type.facts.kind is dl.ScalarKind.VARIANT for one in column.walk()
+        ):
             raise _NotNativeError  # a variant that is null is to be NULL there, too
-        case StructType() if pa.types.is_struct(type_):
+        case dl.StructType() if pa.types.is_struct(type_):
             children = _stored_fields(list(type_), column.children, is_mapped=is_mapped)
             if not any(children):  # Spark could not distinguish a NULL struct from one without its fields
                 raise _NotNativeError
             members = [t.StructField(child.name, child.type) for child in children if child is not None]
             return StoredField(field.name, t.StructType(members), children)
-        case ListType() if is_list(type_) and not pa.types.is_fixed_size_list(type_):
+        case dl.ListType() if is_list(type_) and not pa.types.is_fixed_size_list(type_):
             element = _stored(type_.value_field, column.children[0], is_mapped=is_mapped)
             return StoredField(field.name, t.ArrayType(element.type), (element,))
-        case MapType() if pa.types.is_map(type_):
+        case dl.MapType() if pa.types.is_map(type_):
             key = _stored(type_.key_field, column.children[0], is_mapped=is_mapped)
             item = _stored(type_.item_field, column.children[1], is_mapped=is_mapped)
             if key != _present(column.children[0]):
                 raise _NotNativeError
             return StoredField(field.name, t.MapType(key.type, item.type), (key, item))
-        case ScalarType() | DecimalType():
+        case dl.ScalarType() | dl.DecimalType():
             return StoredField(field.name, _scalar(type_, column, is_mapped=is_mapped))
         case _:
             raise _NotNativeError
@@ -223,27 +215,30 @@ _READ_AS = {
 
 def _scalar(type_: pa.DataType, column: Column, *, is_mapped: bool) -> t.DataType:
     """Choose Spark's type to read a leaf: the carrier, or a type whose values it casts to that exactly."""
-    if column.type.facts.kind is ScalarKind.VARIANT and is_read_by_spark(type_):
+    if column.type.facts.kind is dl.ScalarKind.VARIANT and is_read_by_spark(type_):
         return read_type(column)
-    if isinstance(column.type, ScalarType) and SPARK_SCALARS[column.type.name].only_by_arrow:
+    if isinstance(column.type, dl.ScalarType) and SPARK_SCALARS[column.type.name].only_by_arrow:
         raise _NotNativeError
     if _is_as_written(type_, column.type, is_mapped=is_mapped):
         return read_type(column)
     if pa.types.is_decimal128(type_):
-        found, spark = DecimalType(type_.precision, type_.scale), t.DecimalType(type_.precision, type_.scale)
-        if can_promote(found, column.type) or is_float(column.type):
+        found, spark = (
+            dl.DecimalType(type_.precision, type_.scale),
+            t.DecimalType(type_.precision, type_.scale),
+        )
+        if dl.can_promote(found, column.type) or dl.is_float(column.type):
             return spark
     elif _is_number(type_) and _is_wider_number(type_, column.type):
         return _READ_AS[type_]
-    elif type_ == pa.date32() and can_promote(ScalarType("date"), column.type):
+    elif type_ == pa.date32() and dl.can_promote(dl.ScalarType("date"), column.type):
         return t.DateType()
     raise _NotNativeError
 
 
-def _is_as_written(type_: pa.DataType, column_type: DuckLakeType, *, is_mapped: bool) -> bool:
+def _is_as_written(type_: pa.DataType, column_type: dl.DuckLakeType, *, is_mapped: bool) -> bool:
     """Return True if a leaf is stored as DuckLake's writers store its column."""
     type_ = getattr(type_, "storage_type", type_)
-    wanted = stored_type(column_type) if isinstance(column_type, ScalarType) else arrow_type(column_type)
+    wanted = stored_type(column_type) if isinstance(column_type, dl.ScalarType) else arrow_type(column_type)
     wanted = getattr(wanted, "storage_type", wanted)
     if is_mapped and (wanted == pa.timestamp("ns") or column_type.facts.step > 1):
         return False  # it may be an INT96, which Spark reads otherwise, or have fractions of seconds
@@ -254,20 +249,20 @@ def _is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or type_ in (pa.float32(), pa.float64()))
 
 
-def _is_wider_number(type_: pa.DataType, column_type: DuckLakeType) -> bool:
+def _is_wider_number(type_: pa.DataType, column_type: dl.DuckLakeType) -> bool:
     """Return True if a column has every number of a file's type.
 
     Else rows that are gone may have others, which Spark casts before it leaves them out.
     """
     if not pa.types.is_integer(type_):
         return bool(type_ == pa.float32() and arrow_type(column_type) == pa.float64())
-    if is_float(column_type):
+    if dl.is_float(column_type):
         return True
-    if not (isinstance(column_type, DecimalType) or column_type.facts.kind is ScalarKind.INTEGER):
+    if not (isinstance(column_type, dl.DecimalType) or column_type.facts.kind is dl.ScalarKind.INTEGER):
         return False
     signed = pa.types.is_signed_integer(type_)
     end = 2 ** (type_.bit_width - signed) * (
-        10**column_type.scale if isinstance(column_type, DecimalType) else 1
+        10**column_type.scale if isinstance(column_type, dl.DecimalType) else 1
     )
     low, high = physical_range(column_type)
     return low <= (-end if signed else 0) and end <= high + 1

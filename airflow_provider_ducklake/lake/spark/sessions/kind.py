@@ -114,10 +114,10 @@ _BATCH_BYTES = 64 * 2**20  # Spark's own buffers hold 2 GiB, and the memory of a
 def kind_of(spark: SparkSession) -> SessionBackend:
     """Return the session's functions beyond DataFrames."""
     if is_remote(spark):
-        from .connect import Connect  # noqa: PLC0415 - needs grpc
+        from .connect import Connect
 
         return Connect(spark)
-    from .classic import Classic  # noqa: PLC0415 - needs py4j
+    from .classic import Classic
 
     return Classic(spark)
 

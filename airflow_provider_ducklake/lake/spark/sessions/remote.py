@@ -49,9 +49,9 @@ def create(url: str) -> SparkSession:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than PySpark supports
-            from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - needs grpc
-            from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - needs grpc
-            from pyspark.sql.connect.session import SparkSession as RemoteSession  # noqa: PLC0415 - needs grpc
+            from pyspark.sql.connect.client import DefaultChannelBuilder
+            from pyspark.sql.connect.client.retries import DefaultPolicy
+            from pyspark.sql.connect.session import SparkSession as RemoteSession
     except ImportError as error:
         raise InvalidInputError(
             f"Spark Connect needs more than is installed where the task runs: {error}. Install "
@@ -70,7 +70,7 @@ def create(url: str) -> SparkSession:
 
 def configure(spark: SparkSession, conf: Mapping[str, str], py_files: Iterable[str]) -> None:
     """Set what the user asks for in a session of ours, and send files to its tasks."""
-    from pyspark.errors import AnalysisException, IllegalArgumentException  # noqa: PLC0415 - theirs who import no PySpark
+    from pyspark.errors import AnalysisException, IllegalArgumentException
 
     given = dict(conf)
     if _ZONE not in given and _ZONE not in spark.conf.getAll:

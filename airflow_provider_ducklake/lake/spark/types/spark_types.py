@@ -20,16 +20,7 @@ from pyspark.sql import types as t
 from ...errors import InvalidTypeError, UnsupportedFeatureError
 from ...spec.defaults import literal_physical
 from ...spec.names.identifiers import fold
-from ...spec.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    Field,
-    ListType,
-    MapType,
-    ScalarType,
-    StructType,
-    parse_type,
-)
+from ...spec.types import ducklake_types as dl
 from ...spec.types.texts import INTERVAL as PACKED_INTERVAL
 from ...spec.types.variants import decode_variant, split_variant
 from .frames import INFINITE, local_time
@@ -230,21 +221,21 @@ _DUCKLAKE[t.VariantType] = "variant"
 def carrier_type(column: Column) -> t.DataType:
     """Return the Spark type in which values of ``column`` travel, with field ids on struct members."""
     match column.type:
-        case ListType():
+        case dl.ListType():
             return t.ArrayType(carrier_type(column.children[0]))
-        case MapType():
+        case dl.MapType():
             return t.MapType(carrier_type(column.children[0]), carrier_type(column.children[1]))
-        case StructType():
+        case dl.StructType():
             return t.StructType([carrier_field(child) for child in column.children])
         case _:
             return scalar_carrier(column.type, column.name)
 
 
-def scalar_carrier(type_: DuckLakeType, where: str) -> t.DataType:
+def scalar_carrier(type_: dl.DuckLakeType, where: str) -> t.DataType:
     """Return the carrier of a type that is not nested; ``where`` names the column in errors."""
-    if isinstance(type_, DecimalType):
+    if isinstance(type_, dl.DecimalType):
         return t.DecimalType(type_.precision, type_.scale)
-    carrier = SPARK_SCALARS[type_.name].carrier if isinstance(type_, ScalarType) else None
+    carrier = SPARK_SCALARS[type_.name].carrier if isinstance(type_, dl.ScalarType) else None
     if carrier is None:
         raise UnsupportedFeatureError(
             f"Column {where} has type {type_}, which Spark cannot write in this release."
@@ -257,13 +248,13 @@ def carrier_field(column: Column) -> t.StructField:
     return t.StructField(column.name, carrier_type(column), metadata={FIELD_ID_KEY: column.id})
 
 
-def fields_of_spark(schema: t.StructType) -> tuple[Field, ...]:
+def fields_of_spark(schema: t.StructType) -> tuple[dl.Field, ...]:
     """Return the columns that a table for such rows has; ``TYPE_KEY`` in a field's metadata decides."""
     problems: list[str] = []
     fields = [
-        Field(
+        dl.Field(
             field.name,
-            parse_type(field.metadata[TYPE_KEY])
+            dl.parse_type(field.metadata[TYPE_KEY])
             if TYPE_KEY in field.metadata
             else _ducklake_type(field.dataType, field.name, problems),
         )
@@ -277,31 +268,31 @@ def fields_of_spark(schema: t.StructType) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-def _ducklake_type(type_: t.DataType, where: str, problems: list[str]) -> DuckLakeType:
+def _ducklake_type(type_: t.DataType, where: str, problems: list[str]) -> dl.DuckLakeType:
     match type_:
         case t.ArrayType():
-            return ListType(_ducklake_type(type_.elementType, f"{where}.element", problems))
+            return dl.ListType(_ducklake_type(type_.elementType, f"{where}.element", problems))
         case t.MapType():
             key = _ducklake_type(type_.keyType, f"{where}.key", problems)
-            return MapType(key, _ducklake_type(type_.valueType, f"{where}.value", problems))
+            return dl.MapType(key, _ducklake_type(type_.valueType, f"{where}.value", problems))
         case t.StructType():
-            return StructType(_struct_fields(type_, where, problems))
+            return dl.StructType(_struct_fields(type_, where, problems))
         case _:
             pass
     scalar = scalar_of_spark(type_)
     if scalar is None:
         problems.append(f"column {where} has Spark type {type_.simpleString()}, which DuckLake cannot store")
-        return ScalarType("unknown")
+        return dl.ScalarType("unknown")
     return scalar
 
 
-def _struct_fields(type_: t.StructType, where: str, problems: list[str]) -> tuple[Field, ...]:
+def _struct_fields(type_: t.StructType, where: str, problems: list[str]) -> tuple[dl.Field, ...]:
     if not type_.fields:
         problems.append(f"column {where} is a struct without fields")
     if len({fold(field.name) for field in type_}) != len(type_.fields):
         problems.append(f"column {where} is a struct with two fields of one name")
     return tuple(
-        Field(field.name, _ducklake_type(field.dataType, f"{where}.{field.name}", problems))
+        dl.Field(field.name, _ducklake_type(field.dataType, f"{where}.{field.name}", problems))
         for field in type_
     )
 
@@ -342,18 +333,18 @@ def is_void(type_: t.DataType) -> bool:
             return isinstance(type_, t.NullType)
 
 
-def scalar_of_spark(type_: t.DataType) -> DecimalType | ScalarType | None:
+def scalar_of_spark(type_: t.DataType) -> dl.DecimalType | dl.ScalarType | None:
     """Return the DuckLake type with just the values of a Spark type; None for others and nested ones."""
     if isinstance(type_, t.DecimalType):
-        return DecimalType(type_.precision, type_.scale)
+        return dl.DecimalType(type_.precision, type_.scale)
     if isinstance(type_, (t.CharType, t.VarcharType)):
-        return ScalarType("varchar")
+        return dl.ScalarType("varchar")
     if is_time(type_):
-        return ScalarType("time")
+        return dl.ScalarType("time")
     if is_geometry(type_):
-        return ScalarType("geometry") if getattr(type_, "srid", None) == 0 else None
+        return dl.ScalarType("geometry") if getattr(type_, "srid", None) == 0 else None
     name = _DUCKLAKE.get(type(type_))
-    return None if name is None else ScalarType(name)
+    return None if name is None else dl.ScalarType(name)
 
 
 def is_time(type_: t.DataType) -> bool:
@@ -378,23 +369,23 @@ def check_readable(columns: Sequence[Column], table: object) -> None:
     refuse_equal_names(columns, table)
 
 
-def text_type(type_: DuckLakeType, *, has_format: bool) -> DuckLakeType:
+def text_type(type_: dl.DuckLakeType, *, has_format: bool) -> dl.DuckLakeType:
     """Return the type in which texts of a file arrive for a type: as text where the write checks them.
 
     ``has_format``: the user gives a pattern for timestamps, which has microseconds at most.
     """
 
-    def below(inner: DuckLakeType) -> DuckLakeType:
+    def below(inner: dl.DuckLakeType) -> dl.DuckLakeType:
         return text_type(inner, has_format=has_format)
 
     match type_:
-        case ListType(element):
-            return ListType(below(element))
-        case MapType(key, item):
-            return MapType(below(key), below(item))
-        case StructType(fields):
-            return StructType(tuple(Field(one.name, below(one.type)) for one in fields))
-        case ScalarType(name):
+        case dl.ListType(element):
+            return dl.ListType(below(element))
+        case dl.MapType(key, item):
+            return dl.MapType(below(key), below(item))
+        case dl.StructType(fields):
+            return dl.StructType(tuple(dl.Field(one.name, below(one.type)) for one in fields))
+        case dl.ScalarType(name):
             row = SPARK_SCALARS[name]
             spark = (row.from_format if has_format else None) or row.from_text
             return _ARRIVALS.get(type(spark)) or _AS_TEXT.get(name, type_)
@@ -402,15 +393,15 @@ def text_type(type_: DuckLakeType, *, has_format: bool) -> DuckLakeType:
             return type_
 
 
-_ARRIVALS: dict[type, DuckLakeType] = {
-    t.StringType: ScalarType("varchar"),
-    t.TimestampNTZType: ScalarType("timestamp"),
-    t.TimestampType: ScalarType("timestamptz"),
+_ARRIVALS: dict[type, dl.DuckLakeType] = {
+    t.StringType: dl.ScalarType("varchar"),
+    t.TimestampNTZType: dl.ScalarType("timestamp"),
+    t.TimestampType: dl.ScalarType("timestamptz"),
 }
-_AS_TEXT: dict[str, DuckLakeType] = {
-    "timestamp_s": ScalarType("timestamp"),
-    "variant": ScalarType("json"),
-    **dict.fromkeys(("interval", "geometry", "time_ns", "null", "unknown"), ScalarType("varchar")),
+_AS_TEXT: dict[str, dl.DuckLakeType] = {
+    "timestamp_s": dl.ScalarType("timestamp"),
+    "variant": dl.ScalarType("json"),
+    **dict.fromkeys(("interval", "geometry", "time_ns", "null", "unknown"), dl.ScalarType("varchar")),
 }
 
 
@@ -418,23 +409,23 @@ _AS_TEXT: dict[str, DuckLakeType] = {
 INFERRED = ("boolean", "int64", "float64", "date", "timestamp", "timestamptz")
 
 
-def _nested(column: Column, scalar: Callable[[DuckLakeType, str], t.DataType]) -> t.DataType:
+def _nested(column: Column, scalar: Callable[[dl.DuckLakeType, str], t.DataType]) -> t.DataType:
     children = [_nested(child, scalar) for child in column.children]
     match column.type:
-        case ListType():
+        case dl.ListType():
             return t.ArrayType(children[0])
-        case MapType():
+        case dl.MapType():
             return t.MapType(children[0], children[1])
-        case StructType():
+        case dl.StructType():
             return t.StructType([*map(t.StructField, (child.name for child in column.children), children)])
         case _:
             return scalar(column.type, column.name)
 
 
-def scalar_read_type(type_: DuckLakeType, where: str) -> t.DataType:
+def scalar_read_type(type_: dl.DuckLakeType, where: str) -> t.DataType:
     """Return the carrier of a type that is not nested; ``where`` names the column in errors."""
     try:
-        read = SPARK_SCALARS[type_.name].read if isinstance(type_, ScalarType) else None
+        read = SPARK_SCALARS[type_.name].read if isinstance(type_, dl.ScalarType) else None
         return read or scalar_carrier(type_, where)
     except UnsupportedFeatureError:
         raise UnsupportedFeatureError(
@@ -451,12 +442,12 @@ def to_insertable(value: SparkColumn, column: Column) -> SparkColumn:
     if not is_converted(column):
         return value
     match column.type:
-        case ListType():
+        case dl.ListType():
             (element,) = column.children
             return f.transform(value, lambda item: to_insertable(item, element))
-        case MapType():
+        case dl.MapType():
             return _presented_map(value, column)
-        case StructType():
+        case dl.StructType():
             members = [
                 to_insertable(value.getField(child.name), child).alias(child.name)
                 for child in column.children
@@ -481,21 +472,21 @@ def _presented_map(value: SparkColumn, column: Column) -> SparkColumn:
     return value
 
 
-def _arrival(type_: DuckLakeType) -> Conversion | None:
-    return SPARK_SCALARS[type_.name].arrival if isinstance(type_, ScalarType) else None
+def _arrival(type_: dl.DuckLakeType) -> Conversion | None:
+    return SPARK_SCALARS[type_.name].arrival if isinstance(type_, dl.ScalarType) else None
 
 
 # --- single values
 
 
-def literal(type_: DuckLakeType, value: Physical | None) -> SparkColumn:
+def literal(type_: dl.DuckLakeType, value: Physical | None) -> SparkColumn:
     """Return a scalar in the physical form of ``spec.types.values`` as a constant in its carrier."""
     carrier = scalar_read_type(type_, "of a constant")
     if value is None:
         return f.lit(None).cast(carrier)
-    if isinstance(type_, DecimalType):
+    if isinstance(type_, dl.DecimalType):
         return f.lit(Decimal(int(value)).scaleb(-type_.scale, _ENOUGH_DIGITS)).cast(carrier)
-    assert isinstance(type_, ScalarType)
+    assert isinstance(type_, dl.ScalarType)
     make = SPARK_SCALARS[type_.name].constant
     return f.lit(value).cast(carrier) if make is None else make(value)
 

@@ -17,18 +17,7 @@ from pyspark.sql import types as t
 from ...errors import SchemaMismatchError
 from ...planning.writing.fit import Parts, Types, differences
 from ...spec.names.identifiers import fold
-from ...spec.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    ListType,
-    MapType,
-    Scalar,
-    ScalarKind,
-    ScalarType,
-    StructType,
-    can_promote,
-    is_float,
-)
+from ...spec.types import ducklake_types as dl
 from ..job.errors import marked, marks
 from ..reading.row_filter import condition
 from ..types.frames import (
@@ -112,21 +101,21 @@ def only_matching(df: DataFrame, where: Predicate, schema: TableSchema) -> DataF
     return df.filter(f.when(condition(where, schema), f.lit(True)).otherwise(refused))  # noqa: FBT003
 
 
-def _hint(found: Scalar, wanted: Scalar) -> str:
-    if found.is_local_microseconds and wanted.kind is ScalarKind.TIMESTAMP and wanted.zoned:
+def _hint(found: dl.Scalar, wanted: dl.Scalar) -> str:
+    if found.is_local_microseconds and wanted.kind is dl.ScalarKind.TIMESTAMP and wanted.zoned:
         return _WITH_ZONE
-    is_instant = found.kind is ScalarKind.TIMESTAMP and found.zoned
+    is_instant = found.kind is dl.ScalarKind.TIMESTAMP and found.zoned
     return _WITHOUT_ZONE if is_instant and wanted.is_local_microseconds else ""
 
 
 def _parts(type_: t.DataType) -> Parts[t.DataType] | None:
     match type_:
         case t.StructType():
-            return StructType, [(field.name, field.dataType) for field in type_]
+            return dl.StructType, [(field.name, field.dataType) for field in type_]
         case t.ArrayType():
-            return ListType, [("element", type_.elementType)]
+            return dl.ListType, [("element", type_.elementType)]
         case t.MapType():
-            return MapType, [("key", type_.keyType), ("value", type_.valueType)]
+            return dl.MapType, [("key", type_.keyType), ("value", type_.valueType)]
         case _:
             return None
 
@@ -139,27 +128,27 @@ def _misfit(incoming: t.DataType, column: Column, _where: str) -> str | None:
     return f"{found or incoming.simpleString()} does not fit without loss{hint}"
 
 
-def _fits(incoming: t.DataType, target: DuckLakeType) -> bool:
-    if target.facts.kind is ScalarKind.INTERVAL:
+def _fits(incoming: t.DataType, target: dl.DuckLakeType) -> bool:
+    if target.facts.kind is dl.ScalarKind.INTERVAL:
         return _same_shape(incoming, INTERVAL)
     found = scalar_of_spark(incoming)
     return found is not None and fits(found, target)
 
 
-def fits(found: DuckLakeType, target: DuckLakeType) -> bool:
+def fits(found: dl.DuckLakeType, target: dl.DuckLakeType) -> bool:
     """Return True if values of a type go into a column of another, if need be each value checked."""
-    if can_promote(found, target):
+    if dl.can_promote(found, target):
         return True
-    is_integer = found.facts.kind is ScalarKind.INTEGER and found.facts.signed
+    is_integer = found.facts.kind is dl.ScalarKind.INTEGER and found.facts.signed
     match found, target:
-        case _, DecimalType(precision, scale):
+        case _, dl.DecimalType(precision, scale):
             return is_integer and len(str(found.facts.physical_range[1])) <= precision - scale
-        case DecimalType(precision, 0), ScalarType(name) if isinstance(
+        case dl.DecimalType(precision, 0), dl.ScalarType(name) if isinstance(
             carrier := SPARK_SCALARS[name].carrier, t.DecimalType
         ):
             return precision <= carrier.precision
-        case ScalarType(), ScalarType(wanted):
-            holds = is_float(target) and is_integer and found.facts.bits <= target.facts.bits // 2
+        case dl.ScalarType(), dl.ScalarType(wanted):
+            holds = dl.is_float(target) and is_integer and found.facts.bits <= target.facts.bits // 2
             return holds or found.name in SPARK_SCALARS[wanted].takes.split()
         case _:
             return False
@@ -183,14 +172,14 @@ def _stored(value: SparkColumn, incoming: t.DataType, column: Column, where: str
     if _same_shape(incoming, carrier) and not _is_checked(column):
         return value if incoming == carrier else value.cast(carrier)  # the cast puts members' field ids on
     match column.type:
-        case StructType():
+        case dl.StructType():
             assert isinstance(incoming, t.StructType)
             return _stored_struct(value, incoming, column, where)
-        case ListType():
+        case dl.ListType():
             assert isinstance(incoming, t.ArrayType)
             element, element_type = column.children[0], incoming.elementType
             return f.transform(value, lambda item: _stored(item, element_type, element, f"{where}.element"))
-        case MapType():
+        case dl.MapType():
             assert isinstance(incoming, t.MapType)
             return _stored_map(value, incoming, column, where)
         case _:
@@ -216,9 +205,9 @@ def _same_shape(incoming: t.DataType, carrier: t.DataType) -> bool:
 def _is_checked(column: Column) -> bool:
     """Return True if the carrier has values outside the column's type; JSON strings are checked later."""
     return any(
-        isinstance(leaf.type, ScalarType)
+        isinstance(leaf.type, dl.ScalarType)
         and not SPARK_SCALARS[leaf.type.name].is_exact
-        and leaf.type.facts.kind is not ScalarKind.JSON
+        and leaf.type.facts.kind is not dl.ScalarKind.JSON
         for leaf in column.leaves()
     )
 
@@ -245,31 +234,33 @@ def _stored_map(value: SparkColumn, incoming: t.MapType, column: Column, where: 
     return f.map_from_arrays(keys, items)
 
 
-def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeType, where: str) -> SparkColumn:
+def _stored_scalar(
+    value: SparkColumn, incoming: t.DataType, target: dl.DuckLakeType, where: str
+) -> SparkColumn:
     carrier, row = scalar_carrier(target, where), target.facts
     match row.kind:
-        case ScalarKind.INTEGER if not row.signed:
+        case dl.ScalarKind.INTEGER if not row.signed:
             largest = min(row.physical_range[1], _LARGEST_DECIMAL)
             fits = (value >= 0) & (value <= f.lit(Decimal(largest)))
             return _checked(value, fits, value.cast(carrier), target, where)
-        case ScalarKind.UUID:
+        case dl.ScalarKind.UUID:
             stored = f.unhex(f.replace(value, f.lit("-"), f.lit("")))
             return _checked(value, value.rlike(_UUID), stored, target, where)
-        case ScalarKind.TIME:
+        case dl.ScalarKind.TIME:
             text = value.cast("string") if is_time(incoming) else value
             stored = _utc_microseconds(text) if row.zoned else _microseconds(text)
             end = OFFSET if row.zoned else "$"
             return _checked(text, text.rlike(_CLOCK + end), stored, target, where)
-        case ScalarKind.TIMESTAMP if isinstance(incoming, t.StringType):
+        case dl.ScalarKind.TIMESTAMP if isinstance(incoming, t.StringType):
             fits = fits_nanos(value, zoned=row.zoned)
             return _checked(value, fits, nanos_of_text(value, zoned=row.zoned), target, where)
-        case ScalarKind.TIMESTAMP if row.zoned and row.per_second > SECOND:
+        case dl.ScalarKind.TIMESTAMP if row.zoned and row.per_second > SECOND:
             first, last = (f.lit(f"{text}+00").cast("timestamp") for text in _NANOSECOND_RANGE)
             micros = f.unix_micros(value)
             is_end = is_infinite(value, t.TimestampType())
             stored = f.when(is_end, micros).otherwise(micros * 1000)
             return _checked(value, value.between(first, last) | is_end, stored, target, where)
-        case ScalarKind.TIMESTAMP if not row.zoned:
+        case dl.ScalarKind.TIMESTAMP if not row.zoned:
             is_date = isinstance(incoming, t.DateType)
             time = first_moment(value) if is_date else value.cast("timestamp_ntz")
             if row.is_local_microseconds:
@@ -302,7 +293,7 @@ def _in_unit(time: SparkColumn, per_second: int) -> SparkColumn:
     return f.when(is_infinite(time, t.TimestampNTZType()), micros).otherwise(finite)
 
 
-def _fits_unit(time: SparkColumn, row: Scalar) -> SparkColumn:
+def _fits_unit(time: SparkColumn, row: dl.Scalar) -> SparkColumn:
     """Return True if a timestamp fits another unit; infinite ones do, which DuckDB reads in each unit."""
     if row.per_second > SECOND:
         first, last = (f.lit(text).cast("timestamp_ntz") for text in _NANOSECOND_RANGE)
@@ -315,7 +306,7 @@ def _checked(
     value: SparkColumn,
     fits: SparkColumn,
     stored: SparkColumn,
-    target: DuckLakeType,
+    target: dl.DuckLakeType,
     where: str,
 ) -> SparkColumn:
     """Return ``stored`` where ``fits``, null where ``value`` is null; anything else fails the task."""

@@ -18,23 +18,11 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from ..names.identifiers import fold
-from .ducklake_types import (
-    TEXTS,
-    DecimalType,
-    DuckLakeType,
-    Field,
-    ListType,
-    MapType,
-    ScalarKind,
-    ScalarType,
-    StructType,
-)
-from .geometry import wkb_of_wkt
+from . import ducklake_types as dl
 from .values import Physical, identity_text, parse_physical
-from .variants import encode_variant
 
 Value: TypeAlias = Any  # Physical, list[Value], dict[str, Value], list[tuple[Value, Value]], None
-Leaf: TypeAlias = "Callable[[DuckLakeType, str], Physical]"
+Leaf: TypeAlias = "Callable[[dl.DuckLakeType, str], Physical]"
 
 _SPACES = " \t\n\v\f\r"
 _SPECIAL = re.compile(r"[\[\]{}()=:,'\"]")
@@ -42,7 +30,7 @@ _QUOTED_BRACKET = re.compile(r"""'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+\"""", 
 _BRACKETS = frozenset("[]{}()")
 
 
-def scalar_text(type_: DuckLakeType, value: Physical) -> str:
+def scalar_text(type_: dl.DuckLakeType, value: Physical) -> str:
     r"""Return DuckDB's text of a scalar value.
 
     >>> scalar_text(ScalarType("blob"), b"\x00a"), scalar_text(ScalarType("boolean"), True)
@@ -51,23 +39,26 @@ def scalar_text(type_: DuckLakeType, value: Physical) -> str:
     return identity_text(type_, value)
 
 
-def parse_scalar(type_: DuckLakeType, text: str) -> Physical:
+def parse_scalar(type_: dl.DuckLakeType, text: str) -> Physical:
     r"""Return the physical form of a scalar from DuckDB's text of it.
 
     >>> parse_scalar(ScalarType("blob"), r"\xDE\xADab")
     b'\xde\xadab'
     """
-    if type_.facts.kind is ScalarKind.VARIANT:  # the reference makes a string of any text
+    from .geometry import wkb_of_wkt
+    from .variants import encode_variant
+
+    if type_.facts.kind is dl.ScalarKind.VARIANT:  # the reference makes a string of any text
         return b"".join(encode_variant(text))
-    if type_.facts.kind is ScalarKind.GEOMETRY:
+    if type_.facts.kind is dl.ScalarKind.GEOMETRY:
         return wkb_of_wkt(text)
-    if type_.facts.kind is not ScalarKind.BLOB:
+    if type_.facts.kind is not dl.ScalarKind.BLOB:
         return parse_physical(type_, text)
     parts = re.split(r"\\x([0-9A-Fa-f]{2})", text)
     return b"".join(bytes.fromhex(part) if index % 2 else part.encode() for index, part in enumerate(parts))
 
 
-def format_literal(type_: DuckLakeType, value: Value) -> str:
+def format_literal(type_: dl.DuckLakeType, value: Value) -> str:
     r"""Return the text of a nested value; the reference reads the same value back.
 
     >>> format_literal(ListType(ScalarType("varchar")), [b"a", None, b"it's", b""])
@@ -76,31 +67,31 @@ def format_literal(type_: DuckLakeType, value: Value) -> str:
     return _format(type_, value, in_struct=True)
 
 
-def _format(type_: DuckLakeType, value: Value, *, in_struct: bool) -> str:
+def _format(type_: dl.DuckLakeType, value: Value, *, in_struct: bool) -> str:
     """Return the text of a value; ``in_struct``: nothing but structs lie around it."""
     if value is None:
         return "NULL"
     match type_:
-        case ListType(element):
+        case dl.ListType(element):
             return f"[{', '.join(_member(element, item, in_struct=False) for item in value)}]"
-        case MapType(key, item_type):
+        case dl.MapType(key, item_type):
             pairs = (
                 f"{_member(key, name, in_struct=False)}={_member(item_type, item, in_struct=False)}"
                 for name, item in value
             )
             return f"{{{', '.join(pairs)}}}"
-        case StructType(fields):
+        case dl.StructType(fields):
             members = (
                 f"{_quoted(field.name, in_struct=in_struct)}: "
                 f"{_member(field.type, value[field.name], in_struct=in_struct)}"
                 for field in fields
             )
             return f"{{{', '.join(members)}}}"
-        case ScalarType() | DecimalType():
+        case dl.ScalarType() | dl.DecimalType():
             return _format_scalar(type_, value, in_struct=in_struct)
 
 
-def _member(type_: DuckLakeType, value: Value, *, in_struct: bool) -> str:
+def _member(type_: dl.DuckLakeType, value: Value, *, in_struct: bool) -> str:
     """Return the text of a value inside another one.
 
     DuckDB counts brackets without regard to quotes when it skips a nested value, so one with brackets in its
@@ -113,9 +104,9 @@ def _member(type_: DuckLakeType, value: Value, *, in_struct: bool) -> str:
     return text
 
 
-def _format_scalar(type_: DuckLakeType, value: Physical, *, in_struct: bool) -> str:
+def _format_scalar(type_: dl.DuckLakeType, value: Physical, *, in_struct: bool) -> str:
     text = scalar_text(type_, value)
-    if (in_struct and type_.facts.kind in TEXTS) or _needs_quotes(text):
+    if (in_struct and type_.facts.kind in dl.TEXTS) or _needs_quotes(text):
         return _quoted(text, in_struct=in_struct)
     return text
 
@@ -135,7 +126,7 @@ def _in_quotes(text: str, quote: str) -> str:
     return f"{quote}{escaped}{quote}"
 
 
-def parse_literal(type_: DuckLakeType, text: str) -> Value:
+def parse_literal(type_: dl.DuckLakeType, text: str) -> Value:
     r"""Return the nested value of a text that we wrote, or the reference.
 
     >>> parse_literal(ListType(ScalarType("varchar")), "[a, NULL, 'it\\'s', '']")
@@ -147,7 +138,7 @@ def parse_literal(type_: DuckLakeType, text: str) -> Value:
         return _Reader(text, expressions=False).whole(type_)  # a struct as DuckDB's cast writes it
 
 
-def parse_cast(type_: DuckLakeType, text: str) -> Value:
+def parse_cast(type_: dl.DuckLakeType, text: str) -> Value:
     r"""Return the nested value of a text that DuckDB's cast to VARCHAR made.
 
     >>> parse_cast(StructType((Field("a", ScalarType("varchar")),)), r"{'a': 'it\'s'}")
@@ -156,7 +147,7 @@ def parse_cast(type_: DuckLakeType, text: str) -> Value:
     return _Reader(text, expressions=False).whole(type_)
 
 
-def parse_written(type_: DuckLakeType, text: str, leaf: Leaf) -> Value:
+def parse_written(type_: dl.DuckLakeType, text: str, leaf: Leaf) -> Value:
     r"""Return the nested value of a text that a user wrote; ``leaf`` reads its scalars.
 
     Raises:
@@ -192,7 +183,7 @@ class _Reader:
     def fail(self) -> ValueError:
         return ValueError(f"cannot read {self.text!r} from character {self.position}")
 
-    def whole(self, type_: DuckLakeType) -> Value:
+    def whole(self, type_: dl.DuckLakeType) -> Value:
         value = self.value(type_, "", in_struct=self.expressions)
         self.skip_spaces()
         if self.position != len(self.text):
@@ -221,10 +212,10 @@ class _Reader:
             self.position = found.end()
         return found
 
-    def value(self, type_: DuckLakeType, ends: str, *, in_struct: bool) -> Value:
+    def value(self, type_: dl.DuckLakeType, ends: str, *, in_struct: bool) -> Value:
         """Read a value up to one of the symbols ``ends``."""
         self.skip_spaces()
-        if isinstance(type_, ScalarType | DecimalType):
+        if isinstance(type_, dl.ScalarType | dl.DecimalType):
             return self.scalar(type_, ends, in_struct=in_struct)
         if self.match(_NULL):
             return None
@@ -232,11 +223,11 @@ class _Reader:
             inner = type(self)(self.string(in_struct=False), expressions=False, leaf=self.leaf)
             return inner.whole(type_)
         match type_:
-            case ListType(element):
+            case dl.ListType(element):
                 return self.list(element)
-            case MapType(key, item):
+            case dl.MapType(key, item):
                 return self.map(key, item)
-            case StructType(fields):
+            case dl.StructType(fields):
                 return self.struct(fields, in_struct=in_struct)
 
     def members(self, opening: str, closing: str, read: Callable[[], None]) -> None:
@@ -249,12 +240,12 @@ class _Reader:
                 return
             self.expect(",")
 
-    def list(self, element: DuckLakeType) -> Value:
+    def list(self, element: dl.DuckLakeType) -> Value:
         found: list[Value] = []
         self.members("[", "]", lambda: found.append(self.value(element, ",]", in_struct=False)))
         return found
 
-    def map(self, key: DuckLakeType, item: DuckLakeType) -> Value:
+    def map(self, key: dl.DuckLakeType, item: dl.DuckLakeType) -> Value:
         found: list[tuple[Value, Value]] = []
 
         def pair() -> None:
@@ -266,7 +257,7 @@ class _Reader:
         self.members("{", "}", pair)
         return map_of(found)
 
-    def struct(self, fields: tuple[Field, ...], *, in_struct: bool) -> Value:
+    def struct(self, fields: tuple[dl.Field, ...], *, in_struct: bool) -> Value:
         types = {fold(field.name): field for field in fields}
         found: dict[str, Value] = {}
 
@@ -305,7 +296,7 @@ class _Reader:
             return inner.replace("''", "'")
         return re.sub(r"\\(.)", r"\1", inner, flags=re.DOTALL)
 
-    def scalar(self, type_: DuckLakeType, ends: str, *, in_struct: bool) -> Value:
+    def scalar(self, type_: dl.DuckLakeType, ends: str, *, in_struct: bool) -> Value:
         if in_struct and (text := self.expression()) is not None:
             return self.leaf(type_, text)
         if self.text[self.position : self.position + 1] in _QUOTES:

@@ -198,10 +198,10 @@ def read_query(cursor: Cursor) -> str:
 
 def _problem(text: str, cursor: Cursor) -> str | None:
     """Explain what is wrong with a view's query; None if it looks right."""
-    from sqlglot import exp  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
-    from sqlglot.errors import ParseError, SqlglotError  # noqa: PLC0415
+    from sqlglot import exp
+    from sqlglot.errors import ParseError, SqlglotError
 
-    from .. import trees  # noqa: PLC0415
+    from .. import trees
 
     try:
         found = trees.parse(text, "duckdb")
@@ -536,10 +536,10 @@ def stored_name(view: str, definition: ViewDefinition, column: str) -> str:
 
 def _query_names(definition: ViewDefinition) -> list[str] | None:
     """Return the names that a query gives to its columns, empty for those without; None: it does not say."""
-    from sqlglot import exp  # noqa: PLC0415 - a third of a second, and few transactions ask
-    from sqlglot.errors import SqlglotError  # noqa: PLC0415
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
 
-    from .. import trees  # noqa: PLC0415
+    from .. import trees
 
     try:
         tree = trees.parse_one(definition.sql.replace(_LAKE, "lake"), definition.dialect)

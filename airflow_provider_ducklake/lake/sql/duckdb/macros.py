@@ -96,7 +96,7 @@ def _check_stored(parameter: MacroParameter, where: str, writer: WriteVersion) -
 def read_macro(cursor: Cursor) -> MacroDefinition:
     """Read parameters and bodies up to the end of the statement."""
     try:
-        import duckdb  # noqa: PLC0415 - not always installed
+        import duckdb
     except ImportError:
         raise UnsupportedFeatureError(
             "DuckDB judges what CREATE MACRO says, and is not installed where this runs: "
@@ -127,7 +127,7 @@ class _Reader:
         return MacroDefinition(self._spelled(overloads), self._is_table)
 
     def _judge(self, text: str) -> None:
-        from duckdb import CatalogException, PermissionException  # noqa: PLC0415 - not always installed
+        from duckdb import CatalogException, PermissionException
 
         with suppress(CatalogException, PermissionException):  # a table or a file, and DuckDB has parsed it
             self._connection.execute(f"CREATE MACRO whole{text}")

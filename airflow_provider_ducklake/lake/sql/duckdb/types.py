@@ -14,26 +14,13 @@ from ...errors import InvalidTypeError
 from ...spec.defaults import Literal, SqlDefault, SqlExpression
 from ...spec.names.identifiers import fold
 from ...spec.sql.tokens import TokenKind
-from ...spec.types.ducklake_types import (
-    MAX_DECIMAL_PRECISION,
-    SCALARS,
-    DecimalType,
-    DuckLakeType,
-    Field,
-    ListType,
-    MapType,
-    ScalarKind,
-    ScalarType,
-    StructType,
-    check_depth,
-    check_storable,
-)
+from ...spec.types import ducklake_types as dl
 
 if TYPE_CHECKING:
     from .cursor import Cursor
 
 
-SCALAR_SPELLINGS = {word: row.name for row in SCALARS.values() for word in row.sql.split()}
+SCALAR_SPELLINGS = {word: row.name for row in dl.SCALARS.values() for word in row.sql.split()}
 DECIMAL_SPELLINGS = frozenset({"decimal", "dec", "numeric"})
 STRUCT_SPELLINGS = frozenset({"struct", "row"})
 _MOST_DIGITS = 9  # of a length or a precision
@@ -55,35 +42,35 @@ NOT_IN_THE_FORMAT = {
 }
 
 
-def read_column_type(cursor: Cursor, column: str) -> DuckLakeType:
+def read_column_type(cursor: Cursor, column: str) -> dl.DuckLakeType:
     """Read the type of a column, and refuse one whose values do not survive."""
     start = cursor.peek()
     type_ = read_type(cursor)
     try:
-        check_depth(type_, column)
-        check_storable(type_, column)
+        dl.check_depth(type_, column)
+        dl.check_storable(type_, column)
     except InvalidTypeError as error:
         raise cursor.error(str(error), at=start) from error
     return type_
 
 
-def read_type(cursor: Cursor) -> DuckLakeType:
+def read_type(cursor: Cursor) -> dl.DuckLakeType:
     """Read a type, nested ones too."""
     parsed = _read_element(cursor)
     while cursor.accept("["):
         if cursor.peek().kind is TokenKind.NUMBER:
             raise cursor.error("DuckLake has no fixed-length lists. Leave the number out: INTEGER[].")
         cursor.expect("]")
-        parsed = ListType(parsed)
+        parsed = dl.ListType(parsed)
     if cursor.word == "ARRAY":
         raise cursor.error("write a list with brackets: INTEGER[].")
     return parsed
 
 
-def _read_element(cursor: Cursor) -> DuckLakeType:
+def _read_element(cursor: Cursor) -> dl.DuckLakeType:
     if fold(cursor.peek().text) == _NULL:
         cursor.take()
-        return ScalarType("null")
+        return dl.ScalarType("null")
     word = cursor.word.lower()
     if not word or word in NOT_IN_THE_FORMAT:
         raise cursor.error(NOT_IN_THE_FORMAT.get(word, "expected a type, such as BIGINT or VARCHAR."))
@@ -97,7 +84,7 @@ def _read_element(cursor: Cursor) -> DuckLakeType:
     return _read_scalar(cursor, word)
 
 
-def _read_scalar(cursor: Cursor, word: str) -> ScalarType:
+def _read_scalar(cursor: Cursor, word: str) -> dl.ScalarType:
     if word == "character":
         word = "varchar" if cursor.accept("VARYING") else "char"
     name = SCALAR_SPELLINGS.get(word)
@@ -112,10 +99,10 @@ def _read_scalar(cursor: Cursor, word: str) -> ScalarType:
     elif word in ("time", "timestamp"):
         cursor.accept("WITHOUT", "TIME", "ZONE")
         name += "tz" if cursor.accept("WITH", "TIME", "ZONE") else ""
-    elif SCALARS[name].kind is ScalarKind.STRING and cursor.accept("("):
+    elif dl.SCALARS[name].kind is dl.ScalarKind.STRING and cursor.accept("("):
         _read_integer(cursor)  # DuckDB allows a length and does not keep it
         cursor.expect(")")
-    return ScalarType(name)
+    return dl.ScalarType(name)
 
 
 def _read_integer(cursor: Cursor) -> int:
@@ -125,36 +112,36 @@ def _read_integer(cursor: Cursor) -> int:
     return int(text)
 
 
-def _read_decimal(cursor: Cursor) -> DecimalType:
+def _read_decimal(cursor: Cursor) -> dl.DecimalType:
     start = cursor.peek(-1)
     numbers = cursor.in_list(lambda: _read_integer(cursor)) if cursor.sees("(") else _DEFAULT_DECIMAL
     precision, scale = (*numbers, 0)[:2]
-    if len(numbers) > 2 or not 1 <= precision <= MAX_DECIMAL_PRECISION or scale > precision:  # noqa: PLR2004
+    if len(numbers) > 2 or not 1 <= precision <= dl.MAX_DECIMAL_PRECISION or scale > precision:  # noqa: PLR2004
         raise cursor.error(
-            f"write a decimal as DECIMAL(18, 2): a precision of 1 to {MAX_DECIMAL_PRECISION}, and a scale "
+            f"write a decimal as DECIMAL(18, 2): a precision of 1 to {dl.MAX_DECIMAL_PRECISION}, and a scale "
             "that is at most the precision.",
             at=start,
         )
-    return DecimalType(precision, scale)
+    return dl.DecimalType(precision, scale)
 
 
-def _read_map(cursor: Cursor) -> MapType:
+def _read_map(cursor: Cursor) -> dl.MapType:
     start = cursor.peek(-1)
     types = cursor.in_list(lambda: read_type(cursor))
     if len(types) != 2:  # noqa: PLR2004 - key and value
         raise cursor.error("a map has one type for keys and one for values: MAP(VARCHAR, BIGINT).", at=start)
-    return MapType(*types)
+    return dl.MapType(*types)
 
 
-def _read_struct(cursor: Cursor) -> StructType:
+def _read_struct(cursor: Cursor) -> dl.StructType:
     start = cursor.peek(-1)
-    fields = cursor.in_list(lambda: Field(cursor.name("field"), read_type(cursor)))
+    fields = cursor.in_list(lambda: dl.Field(cursor.name("field"), read_type(cursor)))
     names = [fold(field.name) for field in fields]
     if len(set(names)) != len(names):
         raise cursor.error(
             "two fields of this struct have the same name (names are case-insensitive).", at=start
         )
-    return StructType(fields)
+    return dl.StructType(fields)
 
 
 # What may follow DEFAULT: a literal, or an expression that DuckDB certainly parses.
@@ -232,7 +219,7 @@ def read_number(text: str) -> int | Decimal | float:
         digits = plain.lstrip("0") or "0"
         if len(digits) <= _MOST_DIGITS_OF_NUMBERS and int(digits) < _INTEGERS_END:
             return int(digits)
-    if _FIXED.fullmatch(text) and len(plain.replace(".", "").lstrip("0")) <= MAX_DECIMAL_PRECISION:
+    if _FIXED.fullmatch(text) and len(plain.replace(".", "").lstrip("0")) <= dl.MAX_DECIMAL_PRECISION:
         return Decimal(plain)
     return float(plain)
 

@@ -22,7 +22,6 @@ from ..files.filesystem import Location, storage_errors
 from ..parquet.footer import read_metadata
 from ..parquet.modules import check_row_counts
 from ..parquet.opening import ParquetOutput, Written, open_parquet
-from .vectors import deletion_vector, write_vectors
 
 if TYPE_CHECKING:
     from ...spec.files import LiveDataFile, LiveDeleteFile
@@ -91,6 +90,8 @@ def deleted_rows(location: Location, file_format: str, default_snapshot_id: int,
         case "parquet":
             positions, stamps = _parquet_deletes(location, row_count)
         case "puffin":
+            from .vectors import deletion_vector
+
             positions, stamps = deletion_vector(location, row_count)
         case _:
             raise UnsupportedFeatureError(
@@ -209,6 +210,8 @@ def write_deletes(
     deletes: UnwrittenDeletes, path: str, snapshot_id: SnapshotId, locate: Callable[[str], Location]
 ) -> FileDeletes:
     """Write the delete file of a data file for that snapshot."""
+    from .vectors import write_vectors
+
     new = read_positions(deletes.positions, locate)
     rows, begin, newest = pa.table({"pos": new}), None, None
     if deletes.holds_ids:
@@ -239,6 +242,8 @@ def write_first_deletes(
     location: Location, data_file_path: str, positions: Positions, *, as_vectors: bool
 ) -> Written:
     """Write the deleted rows of a data file that is registered with them, and say what it is."""
+    from .vectors import write_vectors
+
     buffers = [None, pa.py_buffer(positions.data)]
     rows = pa.table({"pos": pa.Array.from_buffers(pa.int64(), positions.count, buffers)})
     return (write_vectors if as_vectors else write_delete_file)(location, data_file_path, rows)

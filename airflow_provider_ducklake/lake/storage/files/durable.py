@@ -90,7 +90,7 @@ def _new_parents(directory: Path, top: Path | None) -> list[Path]:
 
 
 def _local(path: str) -> Path:
-    from .filesystem import open_filesystem  # noqa: PLC0415 - heavy
+    from .filesystem import open_filesystem
 
     return Path(open_filesystem(path, {}).path)
 

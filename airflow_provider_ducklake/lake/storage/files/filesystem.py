@@ -346,7 +346,7 @@ def open_filesystem(path: str, storage_options: StorageOptions | None = None) ->
 
 def _fsspec_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem | None:
     try:
-        import fsspec  # noqa: PLC0415 - absent on Spark clusters
+        import fsspec
 
         kind = fsspec.get_filesystem_class(_FSSPEC_NAMES.get(scheme, scheme))
     except (ImportError, ValueError):  # the driver is not installed, or fsspec lacks the scheme

@@ -380,7 +380,7 @@ def opened(uri: str, content: bytes, *, is_proven: bool = False) -> bytes:
             f"{uri} is sealed with a key that this process does not have. Was it written by a job of another "
             "lake, or with another document_key_file?"
         )
-    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra brings it
+    from cryptography.exceptions import InvalidTag
 
     try:
         plain: bytes = _aes(known.key).decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], _place(uri))
@@ -413,7 +413,7 @@ def _place(uri: str) -> bytes:
 
 def _aes(key: bytes) -> Any:  # noqa: ANN401 - of a package that an extra brings
     try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError:
         raise StorageError(
             "The lake is encrypted, and the package cryptography is not installed where this runs: pip "

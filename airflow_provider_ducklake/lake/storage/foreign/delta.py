@@ -30,15 +30,7 @@ from ...planning.writing.source_table import (
 )
 from ...spec.defaults import literal_physical
 from ...spec.names.paths import is_absolute
-from ...spec.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    Field,
-    ListType,
-    MapType,
-    ScalarType,
-    StructType,
-)
+from ...spec.types import ducklake_types as dl
 from ...spec.types.values import identity_text
 from ..deletes.deletes import positions_of
 from ..files.filesystem import StorageOptions, arrow_s3_options, storage_errors
@@ -96,20 +88,20 @@ class DeltaTypes:
             case _:
                 return str(field["name"])
 
-    def _type(self, type_: Any, name: str) -> tuple[DuckLakeType, tuple[SourceColumn, ...]]:  # noqa: ANN401 - JSON
+    def _type(self, type_: Any, name: str) -> tuple[dl.DuckLakeType, tuple[SourceColumn, ...]]:  # noqa: ANN401 - JSON
         if isinstance(type_, str):
             return self._scalar(type_, name), ()
         match type_["type"]:
             case "struct":
                 children = self.columns(type_["fields"], f"{name}.")
-                return StructType(tuple(Field(one.name, one.type) for one in children)), children
+                return dl.StructType(tuple(dl.Field(one.name, one.type) for one in children)), children
             case "array":
                 element = self._inner(type_["elementType"], name, "element")
-                return ListType(element.type), (element,)
+                return dl.ListType(element.type), (element,)
             case "map":
                 key = self._inner(type_["keyType"], name, "key")
                 value = self._inner(type_["valueType"], name, "value")
-                return MapType(key.type, value.type), (key, value)
+                return dl.MapType(key.type, value.type), (key, value)
             case other:
                 raise self._refused(name, other)
 
@@ -117,12 +109,12 @@ class DeltaTypes:
         found, children = self._type(type_, f"{name}.{word}")
         return SourceColumn(word, word, found, children=children)
 
-    def _scalar(self, text: str, name: str) -> DuckLakeType:
+    def _scalar(self, text: str, name: str) -> dl.DuckLakeType:
         if (match := _DECIMAL.fullmatch(text)) is not None:
-            return DecimalType(int(match[1]), int(match[2]))
+            return dl.DecimalType(int(match[1]), int(match[2]))
         if text not in _TYPES:
             raise self._refused(name, text)
-        return ScalarType(_TYPES[text])
+        return dl.ScalarType(_TYPES[text])
 
     def _refused(self, name: str, type_: str) -> UnsupportedFeatureError:
         return UnsupportedFeatureError(

@@ -45,15 +45,7 @@ from ...planning.writing.source_table import (
 )
 from ...spec.defaults import default_of
 from ...spec.names.paths import is_absolute
-from ...spec.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    Field,
-    ListType,
-    MapType,
-    ScalarType,
-    StructType,
-)
+from ...spec.types import ducklake_types as dl
 from ..deletes.deletes import positions_of
 from ..deletes.vectors import referenced_vectors
 from ..files.filesystem import Location, open_input, storage_errors
@@ -327,31 +319,33 @@ def _column(field: iceberg.NestedField, where: str, prefix: str, *, is_top: bool
     )
 
 
-def _type(type_: iceberg.IcebergType, where: str, name: str) -> tuple[DuckLakeType, tuple[SourceColumn, ...]]:
+def _type(
+    type_: iceberg.IcebergType, where: str, name: str
+) -> tuple[dl.DuckLakeType, tuple[SourceColumn, ...]]:
     match type_:
         case iceberg.StructType():
             children = tuple(_column(one, where, f"{name}.") for one in type_.fields)
-            return StructType(tuple(Field(one.name, one.type) for one in children)), children
+            return dl.StructType(tuple(dl.Field(one.name, one.type) for one in children)), children
         case iceberg.ListType():
             element = _column(type_.element_field, where, f"{name}.")
-            return ListType(element.type), (element,)
+            return dl.ListType(element.type), (element,)
         case iceberg.MapType():
             key, value = (_column(one, where, f"{name}.") for one in (type_.key_field, type_.value_field))
-            return MapType(key.type, value.type), (key, value)
+            return dl.MapType(key.type, value.type), (key, value)
         case iceberg.DecimalType():
-            return DecimalType(type_.precision, type_.scale), ()
+            return dl.DecimalType(type_.precision, type_.scale), ()
         case _:
             return _scalar(type_, where, name), ()
 
 
-def _scalar(type_: iceberg.IcebergType, where: str, name: str) -> DuckLakeType:
+def _scalar(type_: iceberg.IcebergType, where: str, name: str) -> dl.DuckLakeType:
     found = _TYPES.get(type(type_))
     if found is None:
         raise UnsupportedFeatureError(
             f"{where}: column {name} is of Iceberg's type {type_}, which has no equal in DuckLake. Rewrite "
             "the table without the column, or insert its rows with the column converted."
         )
-    return ScalarType(found)
+    return dl.ScalarType(found)
 
 
 def ids_of_names(mapping: NameMapping | None) -> dict[tuple[int | None, str], int]:

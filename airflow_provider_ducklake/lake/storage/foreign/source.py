@@ -117,15 +117,15 @@ def main() -> None:
 
 
 def _read(source: Source, storage_options: Mapping[str, Any]) -> SourceTable:
-    from ..files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+    from ..files.filesystem import open_filesystem
 
     locate = partial(open_filesystem, storage_options=storage_options)
     try:
         if source.format == "iceberg":
-            from .iceberg import iceberg_table  # noqa: PLC0415
+            from .iceberg import iceberg_table
 
             return iceberg_table(source, locate)
-        from .delta import delta_table  # noqa: PLC0415
+        from .delta import delta_table
     except ModuleNotFoundError as error:
         package = _PACKAGES[source.format]
         if (error.name or "").partition(".")[0] != package:

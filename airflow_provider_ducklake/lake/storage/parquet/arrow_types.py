@@ -18,22 +18,8 @@ import pyarrow.compute as pc
 from ...errors import InvalidTypeError, SchemaMismatchError, UnsupportedFeatureError
 from ...planning.writing import fit
 from ...spec.names.identifiers import fold
-from ...spec.types.ducklake_types import (
-    MAX_DECIMAL_PRECISION,
-    TEXTS,
-    DecimalType,
-    DuckLakeType,
-    Field,
-    ListType,
-    MapType,
-    ScalarKind,
-    ScalarType,
-    StructType,
-    can_promote,
-)
+from ...spec.types import ducklake_types as dl
 from ...spec.types.values import Physical, is_infinite
-from ...spec.types.variant_bytes import NULL
-from ...spec.types.variants import split_variant
 from .reshape import FIELD_ID_KEY, Reshaping, by_name, is_list, nulls, reshape
 from .scalars import (
     ARROW_INTERVAL,
@@ -54,32 +40,32 @@ if TYPE_CHECKING:
     from ...spec.types.literals import Value
 
 
-TypeOf: TypeAlias = Callable[[ScalarType], pa.DataType]
+TypeOf: TypeAlias = Callable[[dl.ScalarType], pa.DataType]
 
 
-def _scalar_type(type_: ScalarType) -> pa.DataType:
+def _scalar_type(type_: dl.ScalarType) -> pa.DataType:
     found = ARROW_SCALARS[type_.name].arrow
     if found is None:
         raise UnsupportedFeatureError(f"Values of type {type_} cannot be read or written by this release.")
     return found
 
 
-def arrow_type(type_: DuckLakeType) -> pa.DataType:
+def arrow_type(type_: dl.DuckLakeType) -> pa.DataType:
     """Return the Arrow type in which values of a DuckLake type come back, without field ids."""
     match type_:
-        case ScalarType():
+        case dl.ScalarType():
             return _scalar_type(type_)
-        case DecimalType(precision, scale):
+        case dl.DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
-        case ListType(element):
+        case dl.ListType(element):
             return pa.list_(pa.field("element", arrow_type(element)))
-        case StructType(fields):
+        case dl.StructType(fields):
             return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in fields])
-        case MapType(key, value):
+        case dl.MapType(key, value):
             return pa.map_(arrow_type(key), arrow_type(value))
 
 
-def stored_type(type_: ScalarType) -> pa.DataType:
+def stored_type(type_: dl.ScalarType) -> pa.DataType:
     """Return the Arrow type as which values of a scalar type are written to files."""
     return ARROW_SCALARS[type_.name].stored or arrow_type(type_)
 
@@ -104,57 +90,59 @@ def _field(column: Column, field_ids: bool, type_of: TypeOf, *, nullable: bool =
 def _nested_type(column: Column, field_ids: bool, type_of: TypeOf) -> pa.DataType:  # noqa: FBT001
     # Nullability of nested fields is advisory in the catalog (docs/sources.md, DDL).
     match column.type:
-        case ScalarType():
+        case dl.ScalarType():
             return type_of(column.type)
-        case ListType():
+        case dl.ListType():
             return pa.list_(_field(column.children[0], field_ids, type_of))
-        case StructType():
+        case dl.StructType():
             return pa.struct([_field(child, field_ids, type_of) for child in column.children])
-        case MapType():
+        case dl.MapType():
             key, value = column.children
             return pa.map_(_field(key, field_ids, type_of, nullable=False), _field(value, field_ids, type_of))
         case _:
             return arrow_type(column.type)
 
 
-def fields_of_arrow(schema: pa.Schema) -> tuple[Field, ...]:
+def fields_of_arrow(schema: pa.Schema) -> tuple[dl.Field, ...]:
     """Return the columns that a table for such Arrow data has."""
-    return tuple(Field(field.name, ducklake_type(field.type, field.name)) for field in schema)
+    return tuple(dl.Field(field.name, ducklake_type(field.type, field.name)) for field in schema)
 
 
-def ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType:
+def ducklake_type(type_: pa.DataType, where: str) -> dl.DuckLakeType:
     """Return the DuckLake type for an Arrow type; ``where`` names the column in errors."""
     nested = _nested_ducklake_type(type_, where)
     if nested is not None:
         return nested
-    if pa.types.is_decimal(type_) and 0 <= type_.scale <= type_.precision <= MAX_DECIMAL_PRECISION:
-        return DecimalType(type_.precision, type_.scale)
+    if pa.types.is_decimal(type_) and 0 <= type_.scale <= type_.precision <= dl.MAX_DECIMAL_PRECISION:
+        return dl.DecimalType(type_.precision, type_.scale)
     name = "int32" if pa.types.is_null(type_) else name_of_arrow(type_)  # as the reference has it
     if name is not None:
-        return ScalarType(name)
+        return dl.ScalarType(name)
     cure = "int64" if pa.types.is_duration(type_) else "another type"
     if pa.types.is_decimal(type_):
-        cure = f"one of 1 to {MAX_DECIMAL_PRECISION} digits, 0 and more of them behind the point"
+        cure = f"one of 1 to {dl.MAX_DECIMAL_PRECISION} digits, 0 and more of them behind the point"
     raise InvalidTypeError(
         f"Column {where} has Arrow type {type_}, which DuckLake cannot store; cast it to {cure} first."
     )
 
 
-def _nested_ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType | None:
+def _nested_ducklake_type(type_: pa.DataType, where: str) -> dl.DuckLakeType | None:
     if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
         return ducklake_type(type_.value_type, where)
     if is_list(type_):
-        return ListType(ducklake_type(type_.value_type, f"{where}.element"))
+        return dl.ListType(ducklake_type(type_.value_type, f"{where}.element"))
     if pa.types.is_map(type_):
         key = ducklake_type(type_.key_type, f"{where}.key")
-        return MapType(key, ducklake_type(type_.item_type, f"{where}.value"))
+        return dl.MapType(key, ducklake_type(type_.item_type, f"{where}.value"))
     if pa.types.is_struct(type_):
-        return StructType(_struct_fields(type_, where))
+        return dl.StructType(_struct_fields(type_, where))
     return None
 
 
-def _struct_fields(type_: pa.StructType, where: str) -> tuple[Field, ...]:
-    fields = tuple(Field(field.name, ducklake_type(field.type, f"{where}.{field.name}")) for field in type_)
+def _struct_fields(type_: pa.StructType, where: str) -> tuple[dl.Field, ...]:
+    fields = tuple(
+        dl.Field(field.name, ducklake_type(field.type, f"{where}.{field.name}")) for field in type_
+    )
     if not fields:
         raise InvalidTypeError(f"Column {where} is a struct without fields, which Parquet cannot store.")
     if len({fold(field.name) for field in fields}) != len(fields):
@@ -197,24 +185,24 @@ def type_differences(column: Column, given: pa.DataType, where: str) -> list[str
 def _parts(type_: pa.DataType) -> fit.Parts[pa.DataType] | None:
     given = _value_type(type_)
     if pa.types.is_struct(given):
-        return StructType, [(field.name, field.type) for field in given]
+        return dl.StructType, [(field.name, field.type) for field in given]
     if is_list(given):
-        return ListType, [("element", given.value_type)]
+        return dl.ListType, [("element", given.value_type)]
     if pa.types.is_map(given):
-        return MapType, [("key", given.key_type), ("value", given.item_type)]
+        return dl.MapType, [("key", given.key_type), ("value", given.item_type)]
     return None
 
 
 def _misfit(type_: pa.DataType, column: Column, where: str) -> str | None:
     given, facts = _value_type(type_), column.type.facts
-    if pa.types.is_null(given) or (facts.kind is ScalarKind.VARIANT and is_variant(given)):
+    if pa.types.is_null(given) or (facts.kind is dl.ScalarKind.VARIANT and is_variant(given)):
         return None
     if facts.is_double_in_files and bool(pa.types.is_decimal(given) and given.scale == 0):
         return None
     found = None
     with suppress(InvalidTypeError):
         found = ducklake_type(given, where)
-    if found is not None and (can_promote(found, column.type) or _is_cast(found, column.type)):
+    if found is not None and (dl.can_promote(found, column.type) or _is_cast(found, column.type)):
         return None
     return f"{given} does not fit without loss"
 
@@ -229,19 +217,19 @@ def _value_type(given: pa.DataType) -> pa.DataType:
 _TYPES = fit.Types(_parts, _misfit, pa.types.is_null)
 
 
-def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
+def _is_cast(found: dl.DuckLakeType, wanted: dl.DuckLakeType) -> bool:
     """Return True if values are cast, with an error if one would change: times, strings, WKB, integers."""
     rows = (found.facts, wanted.facts)
-    if all(row.kind is ScalarKind.TIMESTAMP for row in rows):
+    if all(row.kind is dl.ScalarKind.TIMESTAMP for row in rows):
         return rows[0].zoned == rows[1].zoned
-    if all(row.kind is ScalarKind.TIME for row in rows):
+    if all(row.kind is dl.ScalarKind.TIME for row in rows):
         return True  # Arrow has no zones of them: those of a timetz are in UTC
-    if rows[1].is_double_in_files and rows[0].kind is ScalarKind.INTEGER:
+    if rows[1].is_double_in_files and rows[0].kind is dl.ScalarKind.INTEGER:
         return True
-    return all(row.kind in TEXTS for row in rows) or (found.facts.kind, wanted.facts.kind) == _AS_WKB
+    return all(row.kind in dl.TEXTS for row in rows) or (found.facts.kind, wanted.facts.kind) == _AS_WKB
 
 
-_AS_WKB = (ScalarKind.BLOB, ScalarKind.GEOMETRY)  # a writer of files parses each value
+_AS_WKB = (dl.ScalarKind.BLOB, dl.ScalarKind.GEOMETRY)  # a writer of files parses each value
 
 
 def _cast_all(pairs: Iterable[tuple[Column, pa.ChunkedArray]]) -> tuple[list[pa.ChunkedArray], list[str]]:
@@ -342,14 +330,14 @@ def _with_38_digits(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.Array:
+def from_physical(type_: dl.DuckLakeType, values: Sequence[Physical | None]) -> pa.Array:
     """Return scalar values, given in their physical form, as an Arrow array of their type."""
     target = arrow_type(type_)
-    if isinstance(type_, DecimalType):
+    if isinstance(type_, dl.DecimalType):
         return pa.array([_decimal(value, type_.scale) for value in values], target)
-    if type_.facts.kind is ScalarKind.INTERVAL:
+    if type_.facts.kind is dl.ScalarKind.INTERVAL:
         return interval_array(values)
-    if type_.facts.kind is ScalarKind.VARIANT:
+    if type_.facts.kind is dl.ScalarKind.VARIANT:
         return pa.array([None if value is None else _variant(value) for value in values], target)
     step = type_.facts.step
     if step > 1:
@@ -361,6 +349,9 @@ def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.
 
 
 def _variant(value: Physical) -> dict[str, bytes] | None:
+    from ...spec.types.variant_bytes import NULL
+    from ...spec.types.variants import split_variant
+
     assert isinstance(value, bytes)
     metadata, encoded = split_variant(value)
     return None if encoded == NULL else {"metadata": metadata, "value": encoded}
@@ -386,21 +377,21 @@ _ENOUGH_DIGITS = Context(prec=80)
 # Values of any nesting ↔ Arrow arrays; values are those of ``spec.types.literals``: scalars in physical form.
 
 
-def values_of(chunked: pa.ChunkedArray, type_: DuckLakeType) -> list[Value]:
+def values_of(chunked: pa.ChunkedArray, type_: dl.DuckLakeType) -> list[Value]:
     """Return the values of a column whose Arrow type is the one of ``arrow_types.arrow_type``."""
     return [value for chunk in chunked.chunks for value in _values_of(chunk, type_)]
 
 
-def _values_of(array: pa.Array, type_: DuckLakeType) -> list[Value]:
+def _values_of(array: pa.Array, type_: dl.DuckLakeType) -> list[Value]:
     match type_:
-        case ListType(element):
+        case dl.ListType(element):
             elements = _values_of(array.values, element)
             return [_part(span, elements) for span in _spans(array)]
-        case MapType(key, item):
+        case dl.MapType(key, item):
             keys, items = _values_of(array.keys, key), _values_of(array.items, item)
             pairs = list(zip(keys, items, strict=True))
             return [_part(span, pairs) for span in _spans(array)]
-        case StructType(fields):
+        case dl.StructType(fields):
             columns = [
                 _values_of(child, field.type) for child, field in zip(array.flatten(), fields, strict=True)
             ]
@@ -425,11 +416,11 @@ def _part(span: slice | None, children: list[Any]) -> list[Any] | None:
     return None if span is None else children[span]
 
 
-def physical_values(array: pa.Array, type_: DuckLakeType) -> list[Any]:
+def physical_values(array: pa.Array, type_: dl.DuckLakeType) -> list[Any]:
     """Return scalar values, whose Arrow type is the one of ``arrow_types.arrow_type``, in physical form."""
-    if type_.facts.kind is ScalarKind.VARIANT:
+    if type_.facts.kind is dl.ScalarKind.VARIANT:
         return [None if one is None else one["metadata"] + one["value"] for one in array.to_pylist()]
-    if type_.facts.kind is ScalarKind.INTERVAL:
+    if type_.facts.kind is dl.ScalarKind.INTERVAL:
         return interval_values(array)
     if pa.types.is_decimal(array.type):
         return [None if value is None else _unscaled(value) for value in array.to_pylist()]
@@ -456,11 +447,11 @@ def _unscaled(value: Decimal) -> int:
 def array_of(column: Column, values: Sequence[Value], target: pa.DataType) -> pa.Array:
     """Return values as an Arrow array of ``target``, the type of ``column``."""
     match column.type:
-        case ListType():
+        case dl.ListType():
             (element,) = column.children
             items = [item for value in values if value is not None for item in value]
             return _spanned(values, target, array_of(element, items, target.value_type))
-        case MapType():
+        case dl.MapType():
             key, item = column.children
             pairs = [pair for value in values if value is not None for pair in value]
             arrays = [
@@ -469,7 +460,7 @@ def array_of(column: Column, values: Sequence[Value], target: pa.DataType) -> pa
             ]
             entries = pa.StructArray.from_arrays(arrays, fields=[target.key_field, target.item_field])
             return _spanned(values, target, entries)
-        case StructType():
+        case dl.StructType():
             members = [
                 array_of(
                     child, [None if value is None else value[child.name] for value in values], field.type

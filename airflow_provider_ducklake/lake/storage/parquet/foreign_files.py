@@ -34,17 +34,7 @@ from ...spec.partitioning import (
     hive_value,
     partition_value,
 )
-from ...spec.types.ducklake_types import (
-    DuckLakeType,
-    ListType,
-    MapType,
-    ScalarKind,
-    ScalarType,
-    StructType,
-    can_promote,
-    is_float,
-    is_misread_by_filters,
-)
+from ...spec.types import ducklake_types as dl
 from ...spec.types.values import (
     Physical,
     format_physical,
@@ -124,7 +114,7 @@ def named(node: SchemaNode, type_: pa.DataType) -> str:
     return str(type_) if read_as == type_ else f"{type_}, which DuckDB reads as {read_as},"
 
 
-def type_of_leaf(node: SchemaNode, type_: pa.DataType, where: str) -> DuckLakeType | None:
+def type_of_leaf(node: SchemaNode, type_: pa.DataType, where: str) -> dl.DuckLakeType | None:
     """Return the DuckLake type of a column to which pyarrow gives ``type_``.
 
     None: there is none for what DuckDB reads, or DuckDB and pyarrow read different values.
@@ -134,30 +124,30 @@ def type_of_leaf(node: SchemaNode, type_: pa.DataType, where: str) -> DuckLakeTy
         return None
     if node.geoparquet is not None:
         is_plain = node.converted is None and node.logical is None
-        return ScalarType("geometry") if node.geoparquet == "WKB" and is_plain else None
+        return dl.ScalarType("geometry") if node.geoparquet == "WKB" and is_plain else None
     if node.logical == _VARIANT or node.converted == _BSON:
         return None
     if name := _BY_LOGICAL.get(node.logical or 0) or _BY_CONVERTED.get(node.converted or 0):
-        return ScalarType(name)
+        return dl.ScalarType(name)
     if PHYSICAL_TYPES[node.physical] == "INT96":  # Spark's instants; the reference reads them without zone
-        return ScalarType("timestamp") if pa.types.is_timestamp(type_) else None
+        return dl.ScalarType("timestamp") if pa.types.is_timestamp(type_) else None
     if pa.types.is_time(type_):
-        return ScalarType("time") if type_.unit == "us" else None
+        return dl.ScalarType("time") if type_.unit == "us" else None
     try:
         return ducklake_type(read_as, where)
     except InvalidTypeError:
         return None
 
 
-def _type_of_1_1(node: SchemaNode, type_: pa.DataType) -> DuckLakeType | None:
+def _type_of_1_1(node: SchemaNode, type_: pa.DataType) -> dl.DuckLakeType | None:
     """Return the type that DuckLake 1.1 brought for a column to which pyarrow gives ``type_``, if it is one.
 
     *Source:* what ducklakepy adds to such columns. Columns of the types of 1.0 take the same files as there.
     """
     if pa.types.is_null(type_):
-        return ScalarType("null")
+        return dl.ScalarType("null")
     if pa.types.is_timestamp(type_) and (type_.unit, node.logical) == ("ns", _TIMESTAMP) and type_.tz:
-        return ScalarType("timestamptz_ns")
+        return dl.ScalarType("timestamptz_ns")
     return None
 
 
@@ -173,7 +163,7 @@ _BY_LOGICAL = {_UUID: "uuid", GEOMETRY: "geometry", _GEOGRAPHY: "geometry"}
 _BY_CONVERTED = {_JSON: "json", _INTERVAL: "interval"}
 
 
-def fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:
+def fits(found: dl.DuckLakeType | None, wanted: dl.DuckLakeType) -> bool:
     """Return True if each value of a file's type is read as that value; a date is not read as a timestamp."""
     if found is None:
         return False
@@ -181,9 +171,9 @@ def fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:
         return True
     rows = found.facts, wanted.facts
     # timestamps in seconds too are stored in microseconds
-    if all(row.kind is ScalarKind.TIMESTAMP and not row.zoned for row in rows):
+    if all(row.kind is dl.ScalarKind.TIMESTAMP and not row.zoned for row in rows):
         return rows[0].per_second <= rows[1].per_second == _MICROSECONDS  # Parquet has none of a second
-    return can_promote(found, wanted) and rows[0].kind is not ScalarKind.DATE
+    return dl.can_promote(found, wanted) and rows[0].kind is not dl.ScalarKind.DATE
 
 
 _MICROSECONDS = 10**6
@@ -351,9 +341,9 @@ class _Reading:
         type_ = _value_type(type_)
         fields = children_of_field(type_)
         match column.type:
-            case StructType() if pa.types.is_struct(type_):
+            case dl.StructType() if pa.types.is_struct(type_):
                 self._fields(fields, node, column.children, column, ordinal, f"{where}.")
-            case ListType() if is_list(type_):
+            case dl.ListType() if is_list(type_):
                 found = list_element(node)
                 if found is None:
                     self.differences.append(
@@ -371,7 +361,7 @@ class _Reading:
                 self._field(
                     fields[0].type, element, column.children[0], repeated, ordinal, f"{where}.element"
                 )
-            case MapType() if pa.types.is_map(type_):
+            case dl.MapType() if pa.types.is_map(type_):
                 entries = zip(
                     fields, node.children[0].children, column.children, ("key", "value"), strict=True
                 )
@@ -389,7 +379,7 @@ class _Reading:
         read_as = as_duckdb_reads(node, type_)
         found_type = type_of_leaf(node, type_, where)
         if _type_of_1_1(node, type_) == column.type or fits(found_type, column.type):
-            if found_type is not None and is_misread_by_filters(found_type, column.type):
+            if found_type is not None and dl.is_misread_by_filters(found_type, column.type):
                 self.narrower.append(f"{where} ({column.type} in the table) is {found_type}")
             chunks = [group.column(node.leaf) for group in self.groups]
             found = self._file_stats(chunks, node, column, read_as, is_null=pa.types.is_null(type_))
@@ -414,7 +404,7 @@ class _Reading:
             text = self._least_int96(node, column)
             if text is None:
                 return
-        first = _FIRST_DATE if row.kind is ScalarKind.DATE else _FIRST_TIME
+        first = _FIRST_DATE if row.kind is dl.ScalarKind.DATE else _FIRST_TIME
         if text is None or order_key(column.type, text) < order_key(column.type, first):
             yield (
                 f"column {where} may have values before {first} ({text or 'no bounds say'}) in the calendar "
@@ -536,7 +526,7 @@ def _safe(column: Column, stats: ColumnStats) -> ColumnStats:
     other values than those the file has.
     """
     bounds = (stats.min_value or "", stats.max_value or "")
-    hides_nan = is_float(column.type) and stats.contains_nan is None and stats.value_count != 0
+    hides_nan = dl.is_float(column.type) and stats.contains_nan is None and stats.value_count != 0
     is_cut = column.type.facts.step > 1 and any("." in bound for bound in bounds)
     if not hides_nan and not is_cut:
         return stats
@@ -548,7 +538,7 @@ def _all_null(column: Column, rows: int, *, in_list: bool = False) -> Iterator[t
     if not column.children:
         yield column.id, ColumnStats(column.id, 0, None if in_list else rows, None, None, None, 0)
     for child in column.children:
-        yield from _all_null(child, rows, in_list=in_list or not isinstance(column.type, StructType))
+        yield from _all_null(child, rows, in_list=in_list or not isinstance(column.type, dl.StructType))
 
 
 def _constant(column: Column, value: Physical | None, rows: int) -> ColumnStats:
@@ -561,7 +551,7 @@ def _constant(column: Column, value: Physical | None, rows: int) -> ColumnStats:
         null_count=nulls,
         min_value=text,
         max_value=text,
-        contains_nan=is_nan if is_float(column.type) else None,
+        contains_nan=is_nan if dl.is_float(column.type) else None,
         column_size_bytes=0,
         only_nan=is_nan,
     ).with_exactness(column.type)
@@ -604,7 +594,7 @@ def footer_value(file: DataFile, key: PartitionField, schema: TableSchema) -> tu
 
 
 def _values_between(
-    transform: Transform, type_: DuckLakeType, low: Physical, high: Physical
+    transform: Transform, type_: dl.DuckLakeType, low: Physical, high: Physical
 ) -> frozenset[str | None] | None:
     if transform.kind not in OF_TIMES or is_infinite(type_, int(low)) or is_infinite(type_, int(high)):
         return None

@@ -43,7 +43,7 @@ class Cipher:
     def __init__(self, key: FileKey, where: str) -> None:
         self._where = where
         try:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra brings it
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError:
             raise StorageError(
                 f"{where} is encrypted, and the package cryptography is not installed where this runs: pip "
@@ -56,7 +56,7 @@ class Cipher:
 
     def opened(self, data: memoryview, start: int, additional: bytes = b"") -> tuple[bytes, int]:
         """Decrypt the module at ``start``, and return its content and its end."""
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as above
+        from cryptography.exceptions import InvalidTag
 
         body = start + _LENGTH_BYTES
         length = int.from_bytes(data[start:body], "little")

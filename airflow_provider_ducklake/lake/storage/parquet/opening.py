@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,8 +13,6 @@ from ...errors import StorageError
 from ...spec.files import FileKey
 from ..files.filesystem import Location, open_input, storage_errors
 from ..files.writing import OutputFile
-from .decrypted import DecryptedFile
-from .encrypted import EncryptedOutput
 from .modules import (
     MAGIC,
     READ_AHEAD_BYTES,
@@ -26,6 +25,9 @@ from .modules import (
     read_struct,
     write_struct,
 )
+
+if TYPE_CHECKING:
+    from .encrypted import EncryptedOutput
 
 # A Parquet file whose footer is changed on its way out: it adds what pyarrow cannot write.
 #
@@ -157,6 +159,8 @@ def open_parquet(location: Location) -> pa.NativeFile:
     """Return a Parquet file for random reads, decrypted where its lake is encrypted."""
     if not location.is_encrypted:
         return open_plain_parquet(location)
+    from .decrypted import DecryptedFile
+
     source = open_input(location)
     with storage_errors(location.uri, "read"):
         decrypted = DecryptedFile(source, location.key or FileKey(""), location.uri)
@@ -197,6 +201,8 @@ class ParquetOutput:
         self._output = OutputFile(location)
         self.sink: OutputFile | EncryptedOutput | FooterEditedOutput = self._output
         if cipher is not None:
+            from .encrypted import EncryptedOutput
+
             self.sink = EncryptedOutput(self._output, cipher, location.uri)
         if annotations:
             self.sink = FooterEditedOutput(self.sink, annotations, location.uri)

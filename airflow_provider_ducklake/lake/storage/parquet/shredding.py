@@ -13,9 +13,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...spec.types.variant_bytes import NULL, DamagedVariantError, merged_objects
 from .reshape import is_list
-from .variant_arrays import encode_arrays, encode_objects, encode_scalars
 
 _ROWS_AT_ONCE = 1 << 16
 _BINARY = pa.binary()
@@ -24,6 +22,8 @@ _NULL = pa.scalar(b"\x00", _BINARY)
 
 def values_of_shredded(array: pa.StructArray) -> pa.Array:
     """Return the values of variants; NULL where a variant is missing, as where its group is NULL."""
+    from ...spec.types.variant_bytes import DamagedVariantError
+
     metadata = _child(array, "metadata")
     if metadata is None:
         raise pa.ArrowInvalid("its variants have no metadata")
@@ -51,6 +51,9 @@ def _child(group: pa.StructArray, name: str) -> pa.Array | None:
 
 def _assembled(metadata: pa.Array, group: pa.StructArray) -> pa.Array:
     """Return the variants of a group, which is that of a row, a field or an element."""
+    from ...spec.types.variant_bytes import DamagedVariantError
+    from .variant_arrays import encode_scalars
+
     if not pa.types.is_struct(group.type):
         raise pa.ArrowInvalid(f"a part of its variants is {group.type} instead of a group")
     if unknown := {field.name for field in group.type} - {"metadata", "value", "typed_value"}:
@@ -78,6 +81,8 @@ def _names(type_: pa.StructType) -> list[str]:
 
 
 def _objects_of(metadata: pa.Array, typed: pa.StructArray) -> pa.Array:
+    from .variant_arrays import encode_objects
+
     fields = {name: _assembled(metadata, _required(typed, name)) for name in _names(typed.type)}
     return encode_objects(metadata, typed.is_valid(), fields)
 
@@ -90,6 +95,8 @@ def _required(typed: pa.StructArray, name: str) -> pa.Array:
 
 def _with_rest(metadata: pa.Array, rest: pa.Array, objects: pa.Array, shredded: frozenset[str]) -> pa.Array:
     """Return objects with their fields that are not shredded, or values that are no objects."""
+    from ...spec.types.variant_bytes import merged_objects
+
     whole = pc.coalesce(objects, rest)
     partly = pc.indices_nonzero(pc.and_(objects.is_valid(), rest.is_valid()))
     if not len(partly):
@@ -101,6 +108,8 @@ def _with_rest(metadata: pa.Array, rest: pa.Array, objects: pa.Array, shredded: 
 
 
 def _arrays(metadata: pa.Array, typed: pa.Array) -> pa.Array:
+    from .variant_arrays import encode_arrays
+
     counts = pc.list_value_length(typed)
     elements = _assembled(metadata.take(pc.list_parent_indices(typed)), typed.flatten())
     return encode_arrays(counts, pc.coalesce(elements, _NULL))
@@ -124,6 +133,8 @@ def read_variants(array: pa.StructArray) -> pa.StructArray:
     A variant that is null, not in an object or an array, is NULL: the reference makes no difference, and
     writes the former.
     """
+    from ...spec.types.variant_bytes import NULL
+
     values = values_of_shredded(array)
     is_null = pc.fill_null(pc.equal(values, pa.scalar(NULL)), fill_value=True)
     metadata = array.field("metadata").cast(pa.binary())

@@ -20,10 +20,8 @@ from ...errors import InvalidValueError
 from ...spec.types.ducklake_types import TEXTS, TIMES, DuckLakeType, ListType, MapType, ScalarKind, StructType
 from ...spec.types.texts import MOST_LEVELS, is_json, is_too_deep
 from ...spec.types.values import is_infinite, readable_range
-from ...spec.types.variant_bytes import check_variant
 from .arrow_types import arrow_type
 from .scalars import unstorable
-from .variant_checks import are_sound
 from .writer import values_of_leaves
 
 if TYPE_CHECKING:
@@ -209,6 +207,8 @@ def _of_variants(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
 
 def _wrong_variants(variants: pa.StructArray) -> list[tuple[bytes, bytes]]:
     """Return those of the variants that are none; all of a column are looked at together first."""
+    from .variant_checks import are_sound
+
     parts = dict(zip([field.name for field in variants.type], variants.flatten(), strict=True))
     there = pc.and_(parts["metadata"].is_valid(), parts["value"].is_valid())
     metadata, value = (parts[name].filter(there).cast(pa.large_binary()) for name in ("metadata", "value"))
@@ -271,6 +271,8 @@ _ALL_DIGITS = pa.decimal256(40, 0)  # of 2**128, and a sign
 
 
 def _is_variant(metadata: bytes, value: bytes) -> bool:
+    from ...spec.types.variant_bytes import check_variant
+
     try:
         check_variant(metadata, value)
     except ValueError:

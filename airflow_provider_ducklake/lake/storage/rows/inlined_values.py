@@ -17,25 +17,9 @@ import pyarrow as pa
 from ...errors import CatalogError, UnsupportedFeatureError
 from ...spec.files import ColumnStats, InlinedForm, TableColumnStats, blob_bounds, fits
 from ...spec.schema import Column, TableSchema
-from ...spec.types.ducklake_types import (
-    BYTES,
-    TEXTS,
-    TIMES,
-    DecimalType,
-    DuckLakeType,
-    ListType,
-    MapType,
-    Scalar,
-    ScalarKind,
-    ScalarType,
-    StructType,
-    holds_variants,
-    is_float,
-)
+from ...spec.types import ducklake_types as dl
 from ...spec.types.literals import Value, format_literal, parse_literal, parse_scalar, scalar_text
 from ...spec.types.values import Physical, format_physical, is_readable
-from ...spec.types.variant_bytes import Primitive, primitives_of
-from ...spec.types.variants import split_variant
 from ..parquet.arrow_types import array_of, arrow_field, arrow_schema, values_of
 from ..parquet.reader import in_schema
 from ..parquet.scalars import ARROW_SCALARS
@@ -46,9 +30,9 @@ if TYPE_CHECKING:
     from ...spec.snapshots import ColumnId
 
 
-def _is_native(row: Scalar, form: InlinedForm) -> bool:
+def _is_native(row: dl.Scalar, form: InlinedForm) -> bool:
     """Return True if a database has cells of the type's own values; the others are texts."""
-    return row.kind in form.native or (row.kind is ScalarKind.INTEGER and row.physical_range[1] < 2**63)
+    return row.kind in form.native or (row.kind is dl.ScalarKind.INTEGER and row.physical_range[1] < 2**63)
 
 
 def cells(rows: pa.Table, schema: TableSchema, form: InlinedForm) -> list[dict[str, object]]:
@@ -76,7 +60,7 @@ def cells_again(
 
 
 # texts that are the same everywhere, and would lose the offset of a time, or all of an unknown type
-_AS_THEY_ARE = (ScalarKind.TIME, ScalarKind.OTHER)
+_AS_THEY_ARE = (dl.ScalarKind.TIME, dl.ScalarKind.OTHER)
 
 
 def _again(column: Column, found: list[Any], form: InlinedForm) -> list[object]:
@@ -86,7 +70,7 @@ def _again(column: Column, found: list[Any], form: InlinedForm) -> list[object]:
         values = [_parsed(column.type, cell) for cell in found]
     except (ValueError, ArithmeticError) as error:
         raise _misfit(column, error) from error
-    return list(values) if column.type.facts.kind is ScalarKind.VARIANT else _cells(column, values, form)
+    return list(values) if column.type.facts.kind is dl.ScalarKind.VARIANT else _cells(column, values, form)
 
 
 def rows_of(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
@@ -117,10 +101,10 @@ def _misfit(column: Column, error: Exception) -> CatalogError:
     )
 
 
-def _is_taken_by_arrow(type_: DuckLakeType) -> bool:
-    if isinstance(type_, ScalarType):
+def _is_taken_by_arrow(type_: dl.DuckLakeType) -> bool:
+    if isinstance(type_, dl.ScalarType):
         return ARROW_SCALARS[type_.name].reads_texts
-    return isinstance(type_, DecimalType)
+    return isinstance(type_, dl.DecimalType)
 
 
 def _taken(cells: list[Any], target: pa.DataType) -> pa.Array:
@@ -156,16 +140,16 @@ def _cells(column: Column, values: list[Any], form: InlinedForm) -> list[object]
     to_cell: Callable[[Any], object]
     if column.children:
         to_cell = partial(_nested_cell, column, form)
-    elif row.kind in TIMES:
+    elif row.kind in dl.TIMES:
         to_cell = partial(_time_cell, column)
-    elif row.kind is ScalarKind.BOOLEAN:
+    elif row.kind is dl.ScalarKind.BOOLEAN:
         to_cell = int
-    elif row.kind is ScalarKind.VARIANT:
+    elif row.kind is dl.ScalarKind.VARIANT:
         to_cell = partial(_variant_cell, column)
     else:
         to_cell = partial(scalar_text, column.type)
     cells: list[Any] = [None if value is None else to_cell(value) for value in values]
-    if row.kind is ScalarKind.DECIMAL and form.has_decimals:
+    if row.kind is dl.ScalarKind.DECIMAL and form.has_decimals:
         return [None if cell is None else Decimal(cell) for cell in cells]
     return cells
 
@@ -181,6 +165,9 @@ def _time_cell(column: Column, value: Physical) -> str:
 
 
 def _variant_cell(column: Column, value: bytes) -> bytes:
+    from ...spec.types.variant_bytes import Primitive, primitives_of
+    from ...spec.types.variants import split_variant
+
     if Primitive.TIMESTAMPTZ_NS in primitives_of(split_variant(value)[1]):
         raise _refused(column, "a timestamp in nanoseconds with a zone, which DuckDB cannot flush")
     return value
@@ -193,13 +180,13 @@ def _check_range(column: Column, value: Physical) -> None:
 
 def _check_nested(column: Column, value: Value, form: InlinedForm) -> None:
     for inner in column.walk():
-        if isinstance(inner.type, ListType) and inner.type.element.facts.kind is ScalarKind.JSON:
+        if isinstance(inner.type, dl.ListType) and inner.type.element.facts.kind is dl.ScalarKind.JSON:
             raise _refused(column, "a list of JSON, which DuckDB cannot read from a string")
     for leaf, found in _leaf_values(column, value):
         if found is None:
             continue
         _check_range(leaf, found)
-        if not form.nested_nul and leaf.type.facts.kind in TEXTS and b"\0" in _bytes(found):
+        if not form.nested_nul and leaf.type.facts.kind in dl.TEXTS and b"\0" in _bytes(found):
             raise _refused(column, "a NUL character in a nested string, which the database cannot hold")
 
 
@@ -212,27 +199,27 @@ def _bytes(value: Physical) -> bytes:
     return value
 
 
-def _parsed(type_: DuckLakeType, cell: Any) -> Value:  # noqa: ANN401 - whatever the driver gives
+def _parsed(type_: dl.DuckLakeType, cell: Any) -> Value:  # noqa: ANN401 - whatever the driver gives
     """Return the value of a cell; its Python type says how it was stored."""
     if cell is None:
         return None
     if isinstance(cell, memoryview):
         cell = bytes(cell)
-    if isinstance(type_, ListType | StructType | MapType):
-        if holds_variants(type_):
+    if isinstance(type_, dl.ListType | dl.StructType | dl.MapType):
+        if dl.holds_variants(type_):
             raise UnsupportedFeatureError(
                 f"Variants inside {type_}, inlined in a DuckDB file, cannot be read: leave their column out, "
                 "or flush the table with DuckDB."
             )
         return parse_literal(type_, cell.decode() if isinstance(cell, bytes) else str(cell))
     kind = type_.facts.kind
-    if kind is ScalarKind.VARIANT:
+    if kind is dl.ScalarKind.VARIANT:
         return _variant(cell)
-    if kind in BYTES:
+    if kind in dl.BYTES:
         return cell if isinstance(cell, bytes) else str(cell).encode()
-    if kind is ScalarKind.BOOLEAN and isinstance(cell, int):
+    if kind is dl.ScalarKind.BOOLEAN and isinstance(cell, int):
         return bool(cell)
-    if kind is ScalarKind.FLOAT and isinstance(cell, float | int):
+    if kind is dl.ScalarKind.FLOAT and isinstance(cell, float | int):
         return float(cell)
     return parse_scalar(type_, str(cell))
 
@@ -272,14 +259,14 @@ def inlined_stats(rows: pa.Table, schema: TableSchema) -> dict[ColumnId, TableCo
 def _leaf_values(column: Column, value: Any) -> Iterator[tuple[Column, Physical | None]]:  # noqa: ANN401
     """Yield the leaf values of one value: none for a list that is NULL, NULLs for a struct that is."""
     match column.type:
-        case ListType():
+        case dl.ListType():
             for item in value or ():
                 yield from _leaf_values(column.children[0], item)
-        case MapType():
+        case dl.MapType():
             for pair in value or ():
                 for child, one in zip(column.children, pair, strict=True):
                     yield from _leaf_values(child, one)
-        case StructType():
+        case dl.StructType():
             for child in column.children:
                 yield from _leaf_values(child, None if value is None else value[child.name])
         case _:
@@ -287,7 +274,7 @@ def _leaf_values(column: Column, value: Any) -> Iterator[tuple[Column, Physical 
 
 
 def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
-    if leaf.type.facts.kind is ScalarKind.VARIANT:
+    if leaf.type.facts.kind is dl.ScalarKind.VARIANT:
         return ColumnStats(leaf.id, None, values.count(None), None, None)
     if not leaf.type.facts.has_stats:
         return ColumnStats(leaf.id, None, None, None, None)
@@ -295,25 +282,25 @@ def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
     numbers = [value for value in known if not (isinstance(value, float) and math.isnan(value))]
     least, greatest = min(numbers, default=None), max(numbers, default=None)
     low, high = (None, None) if least is None or greatest is None else _bounds(leaf.type, least, greatest)
-    is_blob = leaf.type.facts.kind is ScalarKind.BLOB  # texts of rows in the catalog are never cut
+    is_blob = leaf.type.facts.kind is dl.ScalarKind.BLOB  # texts of rows in the catalog are never cut
     return ColumnStats(
         leaf.id,
         value_count=len(known),
         null_count=len(values) - len(known),
         min_value=low,
         max_value=high,
-        contains_nan=len(numbers) < len(known) if is_float(leaf.type) else None,
+        contains_nan=len(numbers) < len(known) if dl.is_float(leaf.type) else None,
         only_nan=bool(known) and not numbers,
     ).with_exactness(leaf.type, low=not is_blob or fits(least), high=not is_blob or fits(greatest))
 
 
-def _bounds(type_: DuckLakeType, low: Physical, high: Physical) -> tuple[str | None, str | None]:
+def _bounds(type_: dl.DuckLakeType, low: Physical, high: Physical) -> tuple[str | None, str | None]:
     kind = type_.facts.kind
-    if kind in TEXTS:
+    if kind in dl.TEXTS:
         return _text_bound(_bytes(low)), _text_bound(_bytes(high))
-    if kind is ScalarKind.BLOB:
+    if kind is dl.ScalarKind.BLOB:
         return blob_bounds(_bytes(low), _bytes(high))
-    if kind is ScalarKind.BOOLEAN:
+    if kind is dl.ScalarKind.BOOLEAN:
         return scalar_text(type_, low), scalar_text(type_, high)
     return format_physical(type_, low), format_physical(type_, high)
 

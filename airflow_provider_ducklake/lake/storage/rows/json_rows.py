@@ -21,16 +21,7 @@ from pyarrow import json as arrow_json
 
 from ...errors import InvalidInputError
 from ...spec.names.identifiers import fold
-from ...spec.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    Field,
-    ListType,
-    MapType,
-    ScalarKind,
-    ScalarType,
-    StructType,
-)
+from ...spec.types import ducklake_types as dl
 from ...spec.types.literals import Value, map_of
 from ..parquet.arrow_types import array_of, arrow_field, arrow_type
 from ..parquet.reshape import Reshaping, by_name, nulls, reshape
@@ -239,37 +230,37 @@ def _by_arrow(block: bytes, schema: pa.Schema | None, others: str, *, is_array: 
     return pa.Table.from_arrays(rows.flatten(), names=[one.name for one in rows.type])
 
 
-def column_type(shape: Shape) -> DuckLakeType:
+def column_type(shape: Shape) -> dl.DuckLakeType:
     """Return the type of a new column: that of its values; JSON where they are of several."""
     kinds = frozenset(shape.kinds)
     if kinds == {"object"} and shape.fields:
         spellings = shape.by_name().values()
-        return StructType(tuple(Field(one[0], column_type(shape.merged(one))) for one in spellings))
+        return dl.StructType(tuple(dl.Field(one[0], column_type(shape.merged(one))) for one in spellings))
     if kinds == {"array"}:
-        return ListType(column_type(shape.items or Shape()))
+        return dl.ListType(column_type(shape.items or Shape()))
     if kinds and kinds <= {"int", "long", "float"}:
-        return _OF_NUMBERS.get(kinds, ScalarType("float64"))
-    return _OF_KINDS.get(kinds, ScalarType("json"))
+        return _OF_NUMBERS.get(kinds, dl.ScalarType("float64"))
+    return _OF_KINDS.get(kinds, dl.ScalarType("json"))
 
 
-_OF_NUMBERS: dict[frozenset[str], DuckLakeType] = {
-    frozenset({"int"}): ScalarType("int64"),
-    **dict.fromkeys((frozenset({"long"}), frozenset({"int", "long"})), DecimalType(_MOST_DIGITS, 0)),
+_OF_NUMBERS: dict[frozenset[str], dl.DuckLakeType] = {
+    frozenset({"int"}): dl.ScalarType("int64"),
+    **dict.fromkeys((frozenset({"long"}), frozenset({"int", "long"})), dl.DecimalType(_MOST_DIGITS, 0)),
 }
-_OF_KINDS: dict[frozenset[str], DuckLakeType] = {
-    frozenset(): ScalarType("varchar"),
-    frozenset({"string"}): ScalarType("varchar"),
-    frozenset({"boolean"}): ScalarType("boolean"),
+_OF_KINDS: dict[frozenset[str], dl.DuckLakeType] = {
+    frozenset(): dl.ScalarType("varchar"),
+    frozenset({"string"}): dl.ScalarType("varchar"),
+    frozenset({"boolean"}): dl.ScalarType("boolean"),
 }
 
 
-def arrow_of(shape: Shape, type_: DuckLakeType) -> pa.DataType | None:
+def arrow_of(shape: Shape, type_: dl.DuckLakeType) -> pa.DataType | None:
     """Return the type by which Arrow's reader reads values of a shape for a type; None: only Python does."""
     kinds = shape.kinds
     if not kinds:
         return pa.null()
     match type_:
-        case StructType(fields) if kinds == {"object"}:
+        case dl.StructType(fields) if kinds == {"object"}:
             wanted = {fold(one.name): one.type for one in fields}
             spellings = shape.by_name()
             if any(len(one) > 1 for one in spellings.values()):
@@ -277,25 +268,25 @@ def arrow_of(shape: Shape, type_: DuckLakeType) -> pa.DataType | None:
             read = {name: one for name, one in shape.fields.items() if fold(name) in wanted}
             below = [(name, arrow_of(one, wanted[fold(name)])) for name, one in read.items()]
             return None if any(one is None for _, one in below) else pa.struct(below)
-        case ListType(element) if kinds == {"array"}:
+        case dl.ListType(element) if kinds == {"array"}:
             item = arrow_of(shape.items or Shape(), element)
             return item and pa.list_(item)
-        case DecimalType() if kinds <= {"int", "long", "float", "string"}:
+        case dl.DecimalType() if kinds <= {"int", "long", "float", "string"}:
             return arrow_type(type_)
-        case ScalarType():
+        case dl.ScalarType():
             return _arrow_of_scalar(kinds, type_)
         case _:
             return None
 
 
-def _arrow_of_scalar(kinds: set[str], type_: ScalarType) -> pa.DataType | None:
+def _arrow_of_scalar(kinds: set[str], type_: dl.ScalarType) -> pa.DataType | None:
     kind = type_.facts.kind
-    if kinds == {"string"} and kind is not ScalarKind.JSON:
+    if kinds == {"string"} and kind is not dl.ScalarKind.JSON:
         return pa.string()
-    if kinds == {"boolean"} and kind is ScalarKind.BOOLEAN:
+    if kinds == {"boolean"} and kind is dl.ScalarKind.BOOLEAN:
         return pa.bool_()
-    is_number = (kind is ScalarKind.INTEGER and kinds == {"int"} and type_.facts.bits <= 64) or (  # noqa: PLR2004
-        kind is ScalarKind.FLOAT and kinds <= {"int", "float"}
+    is_number = (kind is dl.ScalarKind.INTEGER and kinds == {"int"} and type_.facts.bits <= 64) or (  # noqa: PLR2004
+        kind is dl.ScalarKind.FLOAT and kinds <= {"int", "float"}
     )
     return arrow_type(type_) if is_number else None
 
@@ -388,9 +379,9 @@ class Reading:
     schema: pa.Schema | None = None
 
     @property
-    def type(self) -> StructType:
+    def type(self) -> dl.StructType:
         """The type of a record."""
-        return StructType(tuple(Field(one.name, one.type) for one in self.columns))
+        return dl.StructType(tuple(dl.Field(one.name, one.type) for one in self.columns))
 
     def learn(self, shape: Shape) -> None:
         """Add the shape of more records."""
@@ -430,10 +421,10 @@ def table_of(block: bytes, lines: int, how: Reading, *, is_array: bool) -> pa.Ta
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _check_learnt(found: pa.DataType, learnt: pa.DataType, type_: DuckLakeType) -> None:
+def _check_learnt(found: pa.DataType, learnt: pa.DataType, type_: dl.DuckLakeType) -> None:
     """Refuse keys of columns that the schema of the read lacks: Arrow guesses the types of their values."""
     match type_:
-        case StructType(fields) if pa.types.is_struct(found):
+        case dl.StructType(fields) if pa.types.is_struct(found):
             wanted = {fold(one.name): one.type for one in fields}
             for one in found:
                 if fold(one.name) in wanted:
@@ -441,7 +432,7 @@ def _check_learnt(found: pa.DataType, learnt: pa.DataType, type_: DuckLakeType) 
                     if place < 0:
                         raise ValueError(one.name)
                     _check_learnt(one.type, learnt.field(place).type, wanted[fold(one.name)])
-        case ListType(element) if pa.types.is_list(found):
+        case dl.ListType(element) if pa.types.is_list(found):
             _check_learnt(found.value_type, learnt.value_type, element)
 
 
@@ -499,7 +490,7 @@ def _value(line: int, found: Any, column: Column, formats: Formats) -> Value:  #
     if found is None:
         return None
     match column.type:
-        case StructType():
+        case dl.StructType():
             if not isinstance(found, dict):
                 raise _invalid(found)
             members = _folded(found, line)
@@ -507,11 +498,11 @@ def _value(line: int, found: Any, column: Column, formats: Formats) -> Value:  #
                 child.name: _value(line, members.get(fold(child.name)), child, formats)
                 for child in column.children
             }
-        case ListType():
+        case dl.ListType():
             if not isinstance(found, list):
                 raise _invalid(found)
             return [_value(line, one, column.children[0], formats) for one in found]
-        case MapType():
+        case dl.MapType():
             if not isinstance(found, dict):
                 raise _invalid(found)
             key, item = column.children
@@ -529,16 +520,16 @@ def _invalid(found: Any) -> ValueError:  # noqa: ANN401 - whatever JSON has
     return ValueError(_dumped(found))
 
 
-def _scalar(found: Any, type_: DuckLakeType, formats: Formats) -> Value:  # noqa: ANN401 - whatever JSON has
+def _scalar(found: Any, type_: dl.DuckLakeType, formats: Formats) -> Value:  # noqa: ANN401 - whatever JSON has
     kind = type_.facts.kind
-    if kind is ScalarKind.JSON:
+    if kind is dl.ScalarKind.JSON:
         return _dumped(found).encode()
-    if isinstance(found, bool) and kind is ScalarKind.BOOLEAN:
+    if isinstance(found, bool) and kind is dl.ScalarKind.BOOLEAN:
         return found
     text = found if isinstance(found, str) else _dumped(found)
-    if kind is ScalarKind.STRING:
+    if kind is dl.ScalarKind.STRING:
         return text.encode()
-    if not isinstance(found, str) or (isinstance(found, _Number) and kind is ScalarKind.BOOLEAN):
+    if not isinstance(found, str) or (isinstance(found, _Number) and kind is dl.ScalarKind.BOOLEAN):
         raise ValueError(text)
     return value_as_formatted(text, type_, formats)
 

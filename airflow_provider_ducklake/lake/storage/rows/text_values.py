@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InvalidOptionError
-from ...spec.types.ducklake_types import DuckLakeType, ScalarKind, ScalarType
+from ...spec.types.ducklake_types import MAX_DECIMAL_PRECISION, DuckLakeType, ScalarKind, ScalarType
 from ...spec.types.literals import parse_scalar
 from ...spec.types.values import Physical, format_date, parse_physical
-from ...spec.types.variant_bytes import MOST_DIGITS
 from ..parquet.arrow_types import arrow_type, from_physical
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -82,7 +81,7 @@ def too_many_digits(scale: int) -> str:
 
     With an exponent it may do so, too, or end the process.
     """
-    return rf"[0-9.]{{{MOST_DIGITS}}}|[0-9]{{{MOST_DIGITS + 1 - scale}}}"
+    return rf"[0-9.]{{{MAX_DECIMAL_PRECISION}}}|[0-9]{{{MAX_DECIMAL_PRECISION + 1 - scale}}}"
 
 
 def plain_decimals(texts: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
