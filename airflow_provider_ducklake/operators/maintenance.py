@@ -292,7 +292,9 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
             self.log.warning("Table %s does not exist.", name)
             yield name
         for table in lake.table_health(names).tables:
-            if self._may_need_it(table) and (names is not None or self._is_automatic(lake, table.name)):
+            if self._may_need_it(table) and (
+                names is not None or lake.table_snapshot(table.name).options.flag("auto_compact")
+            ):
                 yield from self._named_if_needed(lake, table.name)
 
     def _may_need_it(self, table: TableHealth) -> bool:
@@ -300,9 +302,6 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
         if self.step == MaintenanceStep.MERGE:
             return table.file_count >= max(2, self.least)
         return table.deleted_row_count > 0
-
-    def _is_automatic(self, lake: Lake, name: str) -> bool:
-        return lake.table_snapshot(name).options.flag("auto_compact")
 
     def _named_if_needed(self, lake: Lake, name: str) -> Iterator[str]:
         try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.connect_server import ConnectServer, connect_server
@@ -129,3 +130,19 @@ def connection_fields(catalog: CatalogDatabase, **extra: Any) -> dict[str, Any]:
         "schema": catalog.database,
         "extra": {"catalog_type": "mysql" if catalog.kind == "mariadb" else catalog.kind, **extra},
     }
+
+
+@pytest.fixture
+def task_log() -> Iterator[Callable[[], str]]:
+    with structlog.testing.capture_logs() as entries:
+        yield lambda: "\n".join(one["event"] % one.get("positional_args", ()) for one in entries)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    return tmp_path / "gate"
+
+
+@pytest.fixture
+def spark_conn(set_connection: Callable[..., str]) -> None:
+    set_connection("spark_default", conn_type="spark", host="local[2]")

@@ -7,10 +7,13 @@ import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.airflow import warm_jobs
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
 from tests.reference.processes import FAST_JVM
 
 ROOT = Path(__file__).parents[2]
@@ -87,3 +90,16 @@ def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_warm: bool = T
     if is_warm:
         return SparkSubmit(folder, [warm_jobs.address()], monkeypatch, warm_jobs.CLIENT)
     return SparkSubmit(folder, [sys.executable, "-P", str(STAND_IN)], monkeypatch)
+
+
+def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
+    with open_lake(catalog, data_inlining_row_limit=0) as lake:
+        return lake.sql(sql)
+
+
+def head(catalog: CatalogDatabase) -> int:
+    return duckdb(catalog, "SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
+
+
+def files_below(catalog: CatalogDatabase) -> list[Path]:
+    return [path for path in Path(catalog.data_path).rglob("*") if path.is_file()]

@@ -15,16 +15,13 @@ from airflow.sdk import DAG
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
 from tests.airflow.dags import parse, run_next_try, start_run, sync_dag, xcom
+from tests.airflow.unlucky import WorkerDiedError
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.usefixtures("airflow_db")
 NUMBERS = count()
 PAGE = (Path(__file__).parents[2] / "docs" / "add_files.md").read_text()
-
-
-class WorkerDiedError(Exception):
-    """A worker that dies raises nothing; for Airflow it comes to the same."""
 
 
 class DiesOnce(DuckLakeAddFilesOperator):

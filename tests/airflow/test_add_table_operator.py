@@ -18,6 +18,7 @@ from pyiceberg.types import LongType, StringType
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.add_table import DuckLakeAddTableOperator
 from tests.airflow.dags import parse, run_next_try, start_run, sync_dag, xcom
+from tests.airflow.unlucky import WorkerDiedError
 from tests.interop.iceberg_source import append, data_paths, local, new_table, position_deletes, with_entries
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -26,10 +27,6 @@ pytestmark = pytest.mark.usefixtures("airflow_db")
 NUMBERS = count()
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "add_table.md").read_text()
-
-
-class WorkerDiedError(Exception):
-    """A worker that dies raises nothing; for Airflow it comes to the same."""
 
 
 class DiesOnce(DuckLakeAddTableOperator):

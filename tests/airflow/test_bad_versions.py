@@ -14,17 +14,10 @@ import pytest
 from sqlalchemy import text
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    CatalogError,
-    DuckLakeError,
-    NotADuckLakeError,
-    StorageError,
-    UnsupportedFeatureError,
-    UnsupportedVersionError,
-)
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.interop.old_lakes import writing
 from tests.interop.vectors import container, vector
@@ -52,7 +45,7 @@ def make(catalog: CatalogDatabase, version: str) -> None:
 
 
 @contextmanager
-def refusal(kind: type[DuckLakeError], *parts: str):
+def refusal(kind: type[errors.DuckLakeError], *parts: str):
     """Expect an error that says all of that."""
     with pytest.raises(kind) as refused:
         yield
@@ -71,7 +64,7 @@ class Case:
     damage: str
     says: tuple[str, ...]
     of: str = "1.0"
-    kind: type[DuckLakeError] = UnsupportedVersionError
+    kind: type[errors.DuckLakeError] = errors.UnsupportedVersionError
 
 
 def versions(found: str, *what_to_do: str) -> tuple[str, ...]:
@@ -97,22 +90,27 @@ CASES = [
         "absent",
         "DELETE FROM ducklake_metadata WHERE key = 'version'",
         ("does not say which DuckLake version", "no row with the key 'version'", "backup"),
-        kind=CatalogError,
+        kind=errors.CatalogError,
     ),
     Case(
         "two rows",
         "INSERT INTO ducklake_metadata (key, value) VALUES ('version', '1.1')",
         ("the DuckLake versions 1.0, 1.1", "delete the other rows"),
-        kind=CatalogError,
+        kind=errors.CatalogError,
     ),
-    Case("1.1 by word", SAY.format("1.1"), (MISSING[0].format("ducklake_"), *MISSING[1:]), kind=CatalogError),
+    Case(
+        "1.1 by word",
+        SAY.format("1.1"),
+        (MISSING[0].format("ducklake_"), *MISSING[1:]),
+        kind=errors.CatalogError,
+    ),
     *(
         Case(
             f"1.1 without {name}",
             f"ALTER TABLE {name.replace('.', ' DROP COLUMN ')}" if "." in name else f"DROP TABLE {name}",
             (MISSING[0].format(name), *MISSING[1:]),
             of="1.1",
-            kind=CatalogError,
+            kind=errors.CatalogError,
         )
         for name in (
             "ducklake_schema.parent_schema_id",
@@ -165,7 +163,7 @@ def test_tables_without_rows_are_no_lake_yet(catalog):
     run(catalog, *(f"DELETE FROM ducklake_{one}" for one in ("metadata", "snapshot", "schema")))
     run(catalog, "DELETE FROM ducklake_snapshot_changes")
 
-    with refusal(NotADuckLakeError, "holds no DuckLake catalog", "Lake.create"):
+    with refusal(errors.NotADuckLakeError, "holds no DuckLake catalog", "Lake.create"):
         Lake.connect(catalog.sqlalchemy_url)
     make(catalog, "1.0")
 
@@ -222,7 +220,7 @@ def test_schemas_in_a_circle(nested):
     with Lake.connect(nested.sqlalchemy_url) as lake:
         assert "schema-circle" in {one.code.value for one in lake.verify()}
         for act in (lake.tables, lambda: lake.read_arrow("a.b.u"), lambda: writes(lake)):
-            with refusal(CatalogError, *said):
+            with refusal(errors.CatalogError, *said):
                 act()
 
 
@@ -237,7 +235,7 @@ def test_a_parent_that_is_nowhere(nested):
     with Lake.connect(nested.sqlalchemy_url) as lake:
         assert [str(name) for name in lake.tables()] == ["main.t"]
         found = next(one for one in lake.verify() if one.code.value == "schema-missing")
-        with refusal(DuckLakeError, "a.b"):
+        with refusal(errors.DuckLakeError, "a.b"):
             lake.read_arrow("a.b.u")
 
     for part in ("Schema b", "lies in schema 99", "does not exist"):
@@ -271,7 +269,7 @@ def test_a_container_that_is_damaged(sqlite_catalog, content, problem):
     deleted(sqlite_catalog, content)
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        with refusal(StorageError, ".puffin is damaged", problem, "Restore the file", "lake.verify()"):
+        with refusal(errors.StorageError, ".puffin is damaged", problem, "Restore the file", "lake.verify()"):
             lake.read_arrow("t")
         found = next(one for one in lake.verify() if one.code.value == "file-unreadable")
 
@@ -408,7 +406,7 @@ def test_a_lake_of_1_0_is_asked_for_what_only_1_1_has(sqlite_catalog, feature):
             f"{MIGRATE}(to_version='1.1')",
             "DuckDB 2.0 and newer open it, and no DuckDB 1.x",
         )
-        with refusal(UnsupportedFeatureError, *said):
+        with refusal(errors.UnsupportedFeatureError, *said):
             FEATURES[feature](lake)
 
         assert dump_catalog(sqlite_catalog) == before

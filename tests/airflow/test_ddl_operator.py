@@ -1,13 +1,12 @@
 """The operator in runs of a real Airflow; the reference client looks at what is left."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
 import pytest
-import structlog.testing
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -15,15 +14,13 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.errors import NotADuckLakeError
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from tests.airflow.dags import clear, delete_run, rendered_fields, run_next_try, start_run, sync_dag, xcom
+from tests.airflow.spark_submit import head
+from tests.airflow.unlucky import WorkerDiedError
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.usefixtures("airflow_db")
 NUMBERS = count()
-
-
-class WorkerDiedError(Exception):
-    """A worker that dies raises nothing; for Airflow it comes to the same."""
 
 
 class DiesOnce(DuckLakeDDLOperator):
@@ -41,10 +38,6 @@ def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
         return lake.sql(sql)
 
 
-def head(catalog: CatalogDatabase) -> int:
-    return duckdb(catalog, "SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
-
-
 def new_lake(catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
     """Make a lake with the table orders (id INT), at snapshot 1."""
     connect(catalog)
@@ -60,12 +53,6 @@ def lake(catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDataba
 @pytest.fixture
 def sqlite_lake(sqlite_catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
     return new_lake(sqlite_catalog, connect)
-
-
-@pytest.fixture
-def task_log() -> Iterator[Callable[[], str]]:
-    with structlog.testing.capture_logs() as entries:
-        yield lambda: "\n".join(one["event"] % one.get("positional_args", ()) for one in entries)
 
 
 def make_task(

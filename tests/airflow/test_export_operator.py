@@ -1,28 +1,24 @@
 """The operator in runs of a real Airflow: what its tries and its clears make of the file."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog.testing
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.export_catalog import DuckLakeExportCatalogOperator
 from tests.airflow.dags import FakeTaskInstance, clear, run_next_try, start_run, sync_dag, xcom
+from tests.airflow.unlucky import WorkerDiedError
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.usefixtures("airflow_db")
 NUMBERS = count()
-
-
-class WorkerDiedError(Exception):
-    """A worker that dies raises nothing; for Airflow it comes to the same."""
 
 
 class DiesOnce(DuckLakeExportCatalogOperator):
@@ -53,12 +49,6 @@ def lake(catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDataba
     commit(catalog, "CREATE TABLE orders (id INT)")
     commit(catalog)
     return catalog
-
-
-@pytest.fixture
-def task_log() -> Iterator[Callable[[], str]]:
-    with structlog.testing.capture_logs() as entries:
-        yield lambda: "\n".join(one["event"] % one.get("positional_args", ()) for one in entries)
 
 
 def make_task(

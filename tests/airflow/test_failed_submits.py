@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_ducklake.lake.errors import SourceNotFoundError, SparkJobError
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import FakeTaskInstance
-from tests.airflow.spark_submit import SparkSubmit, recorded
+from tests.airflow.spark_submit import SparkSubmit, files_below, recorded
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -49,10 +49,6 @@ def insert(**arguments: Any) -> dict[str, Any]:
     arguments = {"sql": "SELECT 1 AS id"} | arguments
     operator = DuckLakeSparkInsertOperator(task_id="insert", table="main.orders", **arguments)
     return operator.execute({"ti": FakeTaskInstance("insert"), "logical_date": None})
-
-
-def files_below(catalog: CatalogDatabase) -> list[Path]:
-    return [path for path in Path(catalog.data_path).rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize(

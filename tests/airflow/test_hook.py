@@ -19,15 +19,8 @@ from sqlalchemy import NullPool, create_engine, inspect
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import is_incurable
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.lake.errors import (
-    CatalogAddressError,
-    CatalogUnavailableError,
-    InvalidInputError,
-    InvalidOptionError,
-    NotADuckLakeError,
-    StorageError,
-)
 from airflow_provider_ducklake.operators.cleanup import (
     DuckLakeCleanupOldFilesOperator,
     DuckLakeDeleteOrphanedFilesOperator,
@@ -58,7 +51,7 @@ def lake_of_duckdb(catalog: CatalogDatabase, connect: Callable[..., str]) -> Cat
 def test_a_mistyped_data_path_makes_no_lake_and_can_be_corrected(sqlite_catalog, set_connection):
     fields = connection_fields(sqlite_catalog, data_path="/dev/null/lake/")
     set_connection(**fields)
-    with pytest.raises(StorageError, match="/dev/null/lake"):
+    with pytest.raises(errors.StorageError, match="/dev/null/lake"):
         DuckLakeHook().get_or_create_lake()
 
     set_connection(**connection_fields(sqlite_catalog, data_path=sqlite_catalog.data_path))
@@ -70,7 +63,7 @@ def test_making_a_hook_looks_at_no_connection():
     hook = DuckLakeHook("no_such_connection")
 
     shell = "connection 'no_such_connection' does not exist.*set AIRFLOW_CONN_NO_SUCH_CONNECTION"
-    with pytest.raises(InvalidInputError, match=shell):
+    with pytest.raises(errors.InvalidInputError, match=shell):
         hook.lake()
 
 
@@ -107,7 +100,7 @@ def test_the_hook_reads_and_writes_without_spark():
 @pytest.mark.every_catalog
 def test_a_lake_is_created_only_where_that_is_asked_for(catalog, connect):
     connect(catalog, data_path=catalog.data_path)
-    with pytest.raises(NotADuckLakeError):
+    with pytest.raises(errors.NotADuckLakeError):
         DuckLakeHook().lake()
 
     with closing(DuckLakeHook().get_or_create_lake()) as created:
@@ -137,14 +130,14 @@ def test_a_connection_may_create_its_lake_at_first_use(sqlite_catalog, connect):
 def test_a_new_lake_needs_a_place_for_its_files(sqlite_catalog, connect):
     connect(sqlite_catalog)
 
-    with pytest.raises(InvalidOptionError, match=r"Data path \(data_path\): is empty"):
+    with pytest.raises(errors.InvalidOptionError, match=r"Data path \(data_path\): is empty"):
         DuckLakeHook().get_or_create_lake()
 
 
 def test_a_data_path_that_is_not_the_lakes_is_refused(lake_of_duckdb, connect, tmp_path):
     connect(lake_of_duckdb, data_path=f"{tmp_path}/elsewhere")
 
-    with pytest.raises(InvalidOptionError) as raised:
+    with pytest.raises(errors.InvalidOptionError) as raised:
         DuckLakeHook().lake()
 
     assert f"'{tmp_path}/elsewhere/'" in str(raised.value)
@@ -311,7 +304,7 @@ def test_an_unreachable_catalog_says_so_without_the_password(postgres_catalog, s
     fields |= {"password": SECRET, **({"port": 1} if wrong == "port" else {"schema": "no_such_database"})}
     set_connection(**fields)
 
-    kind = CatalogUnavailableError if wrong == "port" else CatalogAddressError
+    kind = errors.CatalogUnavailableError if wrong == "port" else errors.CatalogAddressError
     with pytest.raises(kind) as raised:
         DuckLakeHook().lake()
     worked, message = DuckLakeHook().test_connection()
@@ -420,5 +413,5 @@ def test_a_connection_that_has_a_data_path_pins_it(sqlite_catalog, connect, valu
         )
     connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
 
-    with pytest.raises(InvalidOptionError, match="is not the data path of this lake"):
+    with pytest.raises(errors.InvalidOptionError, match="is not the data path of this lake"):
         DuckLakeHook().lake()

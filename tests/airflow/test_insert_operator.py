@@ -41,10 +41,9 @@ from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import mapped_xcoms, parse, rendered_fields, sync_dag, xcom
-from tests.airflow.spark_submit import SparkSubmit, stand_in
+from tests.airflow.spark_submit import SparkSubmit, duckdb, files_below, stand_in
 from tests.airflow.unlucky import UnluckyCommits
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
 
 CATALOG_PASSWORD, STORAGE_SECRET, JDBC_PASSWORD = "catalog-pa55", "storage-s3cret", "jdbc-pa55"
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", "b", None]})
@@ -67,17 +66,8 @@ pytestmark = [
 CONTEXT = {"ti": FakeTaskInstance(), "logical_date": None}
 
 
-def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
-    with open_lake(catalog, data_inlining_row_limit=0) as lake:
-        return lake.sql(sql)
-
-
 def snapshot_count(catalog: CatalogDatabase) -> int:
     return duckdb(catalog, "SELECT count(*) FROM ducklake_snapshots('lake')")[0][0]
-
-
-def files_below(catalog: CatalogDatabase) -> list[Path]:
-    return [path for path in Path(catalog.data_path).rglob("*") if path.is_file()]
 
 
 def elsewhere(catalog: CatalogDatabase, sql: str) -> str:
@@ -116,11 +106,6 @@ def task_log() -> Iterator[TaskLog]:
     """What the operator logged, line by line."""
     with structlog.testing.capture_logs() as entries:
         yield TaskLog(entries)
-
-
-@pytest.fixture
-def spark_conn(set_connection: Callable[..., str]) -> None:
-    set_connection("spark_default", conn_type="spark", host="local[2]")
 
 
 @pytest.fixture

@@ -74,11 +74,6 @@ def lake(postgres_catalog, connect, set_connection, cluster, submit, tmp_path, m
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Path:
-    return tmp_path / "gate"
-
-
-@pytest.fixture
 def slow(tmp_path: Path, gate: Path) -> dict[str, Any]:
     (tmp_path / "uploads").mkdir()
     conf = {

@@ -57,11 +57,6 @@ def lake(postgres_catalog, connect, set_connection, yarn, submit) -> Iterator[La
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Path:
-    return tmp_path / "gate"
-
-
-@pytest.fixture
 def slow(tmp_path: Path, gate: Path) -> dict[str, Any]:
     conf = {**CONF, "spark.yarn.stagingDir": f"file://{tmp_path}/staging", "spark.yarn.tags": "of-a-user"}
     return slow_rows(tmp_path, gate) | {"conf": conf}

@@ -11,7 +11,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import structlog.testing
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -19,10 +18,9 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import clear, delete_run, mapped_xcoms, run_next_try, start_run, sync_dag, xcom
-from tests.airflow.spark_submit import SparkSubmit, recorded, stand_in
+from tests.airflow.spark_submit import SparkSubmit, duckdb, files_below, head, recorded, stand_in
 from tests.airflow.unlucky import UnluckyCommits, dies_after_commit, dies_before_commit, loses_the_answer
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
 
 # SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
 pytestmark = [
@@ -58,24 +56,9 @@ def lake(
     return sqlite_catalog
 
 
-@pytest.fixture
-def task_log() -> Iterator[Callable[[], str]]:
-    with structlog.testing.capture_logs() as entries:
-        yield lambda: "\n".join(one["event"] % one.get("positional_args", ()) for one in entries)
-
-
-def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
-    with open_lake(catalog, data_inlining_row_limit=0) as lake:
-        return lake.sql(sql)
-
-
 def ids(catalog: CatalogDatabase) -> list[int]:
     """Return what was inserted, without the row of somebody else."""
     return [row for (row,) in duckdb(catalog, "SELECT id FROM orders WHERE id <> 1000 ORDER BY id")]
-
-
-def head(catalog: CatalogDatabase) -> int:
-    return duckdb(catalog, "SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
 
 
 def source(folder: Path, *values: int) -> str:
@@ -284,10 +267,6 @@ class Try:
 def execute(path: str, try_number: int, generation: int = 1, **arguments: Any) -> dict[str, Any]:
     operator = Unlucky(task_id="insert", table="main.orders", source=path, retries=0, **arguments)
     return operator.execute({"ti": Try(try_number, generation), "logical_date": None})
-
-
-def files_below(catalog: CatalogDatabase) -> list[Path]:
-    return [path for path in Path(catalog.data_path).rglob("*") if path.is_file()]
 
 
 def another_worker(*arguments: Any) -> Callable[[Lake], Any]:

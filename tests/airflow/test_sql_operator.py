@@ -14,10 +14,9 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from tests.airflow.dags import clear, run_next_try, start_run, sync_dag, xcom
-from tests.airflow.spark_submit import SparkSubmit, stand_in
+from tests.airflow.spark_submit import SparkSubmit, duckdb, head, stand_in
 from tests.airflow.unlucky import UnluckyCommits, dies_after_commit, dies_before_commit, loses_the_answer
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
 
 # SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
 pytestmark = [
@@ -54,15 +53,6 @@ def lake(sqlite_catalog, connect, set_connection) -> CatalogDatabase:
         "INSERT INTO flights VALUES (1, '2026-01-01', 10), (2, '2026-01-01', 20), (3, '2026-01-02', 5)",
     )
     return sqlite_catalog
-
-
-def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
-    with open_lake(catalog, data_inlining_row_limit=0) as lake:
-        return lake.sql(sql)
-
-
-def head(catalog: CatalogDatabase) -> int:
-    return duckdb(catalog, "SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
 
 
 def make_task(**arguments: Any) -> Unlucky:

@@ -27,11 +27,10 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator, DuckLakeDiscardStagedOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import clear, mapped_xcoms, parse, run_next_try, start_run, state_of, sync_dag, xcom
-from tests.airflow.spark_submit import SparkSubmit, stand_in
+from tests.airflow.spark_submit import SparkSubmit, duckdb, files_below, head, stand_in
 from tests.airflow.unlucky import UnluckyCommits, loses_the_answer
 from tests.interop import staging
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
@@ -55,11 +54,6 @@ class Try:
         self.task_id = task_id
         self.try_number = try_number
         self.max_tries = generation - 1
-
-
-@pytest.fixture
-def spark_conn(set_connection: Callable[..., str]) -> None:
-    set_connection("spark_default", conn_type="spark", host="local[2]")
 
 
 @pytest.fixture
@@ -87,21 +81,8 @@ def rows(tmp_path: Path) -> Callable[..., str]:
     return write
 
 
-def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
-    with open_lake(catalog, data_inlining_row_limit=0) as lake:
-        return lake.sql(sql)
-
-
 def ids(catalog: CatalogDatabase, table: str = "orders") -> list[int]:
     return [row for (row,) in duckdb(catalog, f"SELECT id FROM {table} ORDER BY id")]
-
-
-def head(catalog: CatalogDatabase) -> int:
-    return duckdb(catalog, "SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
-
-
-def files_below(catalog: CatalogDatabase) -> list[Path]:
-    return [path for path in Path(catalog.data_path).rglob("*") if path.is_file()]
 
 
 def stage_by_job(source: str, table: str = "main.orders", **arguments: Any) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """The operator in runs of a real Airflow: what its tries and its clears make of a tag."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
 import pytest
-import structlog.testing
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -17,15 +16,12 @@ from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
 from airflow_provider_ducklake.operators.tag import DuckLakeTagOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from tests.airflow.dags import FakeTaskInstance, clear, delete_run, run_next_try, start_run, sync_dag, xcom
+from tests.airflow.unlucky import WorkerDiedError
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.usefixtures("airflow_db")
 NUMBERS = count()
-
-
-class WorkerDiedError(Exception):
-    """A worker that dies raises nothing; for Airflow it comes to the same."""
 
 
 class DiesOnce(DuckLakeTagOperator):
@@ -54,12 +50,6 @@ def lake(catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDataba
     connect(catalog)
     commit(catalog, "CREATE TABLE orders (id INT)")
     return catalog
-
-
-@pytest.fixture
-def task_log() -> Iterator[Callable[[], str]]:
-    with structlog.testing.capture_logs() as entries:
-        yield lambda: "\n".join(one["event"] % one.get("positional_args", ()) for one in entries)
 
 
 def make_task(

@@ -13,16 +13,8 @@ from psycopg import sql
 from sqlalchemy import make_url
 from sqlalchemy.pool import QueuePool
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    AlreadyExistsError,
-    CatalogAddressError,
-    CatalogError,
-    CatalogUnavailableError,
-    InvalidInputError,
-    NotADuckLakeError,
-    UnsupportedVersionError,
-)
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -45,7 +37,7 @@ def lake_catalog(catalog: CatalogDatabase) -> CatalogDatabase:
 def test_another_version_is_refused_by_name(lake_catalog, version):
     execute(lake_catalog, f"UPDATE ducklake_metadata SET value = '{version}' WHERE key = 'version'")
 
-    with pytest.raises(UnsupportedVersionError) as raised:
+    with pytest.raises(errors.UnsupportedVersionError) as raised:
         Lake.connect(lake_catalog.sqlalchemy_url)
 
     assert repr(version) in str(raised.value)
@@ -56,18 +48,18 @@ def test_the_first_versions_metadata_without_scopes_is_read_far_enough(catalog):
     execute(catalog, "CREATE TABLE ducklake_metadata (key VARCHAR NOT NULL, value VARCHAR NOT NULL)")
     execute(catalog, "INSERT INTO ducklake_metadata VALUES ('version', '0.0')")
 
-    with pytest.raises(UnsupportedVersionError, match=r"0\.0"):
+    with pytest.raises(errors.UnsupportedVersionError, match=r"0\.0"):
         Lake.connect(catalog.sqlalchemy_url)
 
 
 def test_a_catalog_without_version_is_refused_and_none_is_made_over_it(lake_catalog):
     execute(lake_catalog, "DELETE FROM ducklake_metadata WHERE key = 'version'")
 
-    with pytest.raises(CatalogError, match="no row with the key 'version'") as raised:
+    with pytest.raises(errors.CatalogError, match="no row with the key 'version'") as raised:
         Lake.connect(lake_catalog.sqlalchemy_url)
 
-    assert not isinstance(raised.value, NotADuckLakeError)
-    with pytest.raises(AlreadyExistsError):
+    assert not isinstance(raised.value, errors.NotADuckLakeError)
+    with pytest.raises(errors.AlreadyExistsError):
         Lake.create(lake_catalog.sqlalchemy_url, lake_catalog.data_path)
 
 
@@ -77,7 +69,7 @@ def test_a_catalog_that_says_two_versions_is_refused(lake_catalog):
         assert lake.version.value == "1.0"
     execute(lake_catalog, "INSERT INTO ducklake_metadata VALUES ('version', '1.1', NULL, NULL)")
 
-    with pytest.raises(CatalogError, match=r"1\.0, 1\.0, 1\.1.*delete the other rows"):
+    with pytest.raises(errors.CatalogError, match=r"1\.0, 1\.0, 1\.1.*delete the other rows"):
         Lake.connect(lake_catalog.sqlalchemy_url)
 
 
@@ -93,7 +85,7 @@ def test_a_catalog_that_lacks_what_its_version_has_is_refused_by_name(catalog, s
     Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1").close()
     execute(catalog, statement)
 
-    with pytest.raises(CatalogError, match=f"DuckLake 1.1, and lacks {missing}\\. ") as refused:
+    with pytest.raises(errors.CatalogError, match=f"DuckLake 1.1, and lacks {missing}\\. ") as refused:
         Lake.connect(catalog.sqlalchemy_url)
 
     assert "'1.1-dev1'" in str(refused.value)
@@ -123,14 +115,14 @@ def test_an_empty_database_is_no_lake(catalog):
     if catalog.kind == "sqlite":
         execute(catalog, "CREATE TABLE something (i INTEGER)")
 
-    with pytest.raises(NotADuckLakeError, match=r"Lake\.create"):
+    with pytest.raises(errors.NotADuckLakeError, match=r"Lake\.create"):
         Lake.connect(catalog.sqlalchemy_url)
 
 
 def test_a_missing_sqlite_file_is_not_made_by_opening_it(tmp_path):
     file = tmp_path / "missing.sqlite"
 
-    with pytest.raises(NotADuckLakeError, match=r"missing\.sqlite"):
+    with pytest.raises(errors.NotADuckLakeError, match=r"missing\.sqlite"):
         Lake.connect(f"sqlite:///{file}")
 
     assert list(tmp_path.iterdir()) == []
@@ -144,19 +136,19 @@ def test_a_file_that_is_no_database_stays_as_it_is(tmp_path, content):
     file.write_bytes(content)
 
     for act in (Lake.connect, lambda url: Lake.create(url, str(tmp_path))):
-        with pytest.raises(CatalogUnavailableError, match="not a database"):
+        with pytest.raises(errors.CatalogUnavailableError, match="not a database"):
             act(f"sqlite:///{file}")
 
     assert file.read_bytes() == content
 
 
 def test_a_folder_is_no_database(tmp_path):
-    with pytest.raises(CatalogUnavailableError, match="unable to open"):
+    with pytest.raises(errors.CatalogUnavailableError, match="unable to open"):
         Lake.connect(f"sqlite:///{tmp_path}")
 
 
 def test_a_lake_in_a_missing_folder_is_not_created(tmp_path):
-    with pytest.raises(CatalogUnavailableError, match="nowhere"):
+    with pytest.raises(errors.CatalogUnavailableError, match="nowhere"):
         Lake.create(f"sqlite:///{tmp_path}/nowhere/lake.sqlite", str(tmp_path))
 
     assert list(tmp_path.iterdir()) == []
@@ -165,7 +157,7 @@ def test_a_lake_in_a_missing_folder_is_not_created(tmp_path):
 def test_a_lake_is_created_once(catalog):
     Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
 
-    with pytest.raises(AlreadyExistsError):
+    with pytest.raises(errors.AlreadyExistsError):
         Lake.create(catalog.sqlalchemy_url, catalog.data_path)
 
     with Lake.connect(catalog.sqlalchemy_url) as lake:
@@ -185,7 +177,7 @@ def test_a_lake_is_created_once(catalog):
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_without_its_password(url):
-    with pytest.raises(InvalidInputError) as raised:
+    with pytest.raises(errors.InvalidInputError) as raised:
         Lake.connect(url.format(SECRET))
 
     assert SECRET not in f"{raised.value!s} {raised.value!r} {raised.value.__cause__!r}"
@@ -220,7 +212,7 @@ def _url(catalog: CatalogDatabase, password: str, **changes: str) -> str:
 
 
 def assert_refused_in_silence(url: str, secret: str, log: list[logging.LogRecord]) -> str:
-    with pytest.raises((CatalogUnavailableError, CatalogAddressError)) as raised:
+    with pytest.raises((errors.CatalogUnavailableError, errors.CatalogAddressError)) as raised:
         Lake.connect(url)
     error = raised.value
     seen = [str(error), repr(error), repr(error.__cause__), repr(error.__suppress_context__), *map(str, log)]
@@ -272,9 +264,9 @@ def test_a_metadata_schema_holds_a_lake_of_its_own(postgres_catalog):
     with Lake.create(url, postgres_catalog.data_path, metadata_schema='Odd "schema"') as lake:
         with lake.transaction() as tx:
             tx.create_schema("s")
-        with pytest.raises(NotADuckLakeError):
+        with pytest.raises(errors.NotADuckLakeError):
             Lake.connect(url)
-        with pytest.raises(NotADuckLakeError):
+        with pytest.raises(errors.NotADuckLakeError):
             Lake.connect(url, metadata_schema="other")
 
         assert lake.current_snapshot().id == 1
@@ -300,7 +292,7 @@ def test_an_open_lake_follows_its_file(sqlite_catalog, tmp_path):
 
         file.unlink()
         for _ in range(2):
-            with pytest.raises(CatalogUnavailableError, match="no longer exists"):
+            with pytest.raises(errors.CatalogUnavailableError, match="no longer exists"):
                 lake.current_snapshot()
         assert not file.exists()
 
@@ -334,5 +326,5 @@ def test_a_lake_that_nobody_closes_leaves_no_connection(catalog):
 def test_what_no_retry_cures_of_a_connection_is_an_error_of_its_own(new_catalog, kind, wrong):
     url = make_url(new_catalog(kind).sqlalchemy_url).set(**wrong)
 
-    with pytest.raises(CatalogAddressError, match="the task is not retried"):
+    with pytest.raises(errors.CatalogAddressError, match="the task is not retried"):
         Lake.connect(url)

@@ -8,20 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    AlreadyExistsError,
-    ColumnNotFoundError,
-    InvalidInputError,
-    InvalidNameError,
-    InvalidPartitionError,
-    InvalidTypeError,
-    SchemaMismatchError,
-    SchemaNotFoundError,
-    TableNotFoundError,
-    TransactionConflictError,
-)
 from airflow_provider_ducklake.lake.spec.files import DataFile
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
@@ -108,7 +97,7 @@ def test_append_and_drop_in_one_transaction_keeps_only_the_drop(lake_with_table)
 def test_an_append_that_fails_leaves_no_file_although_the_block_goes_on(lake):
     with lake.transaction() as tx:
         tx.create_table("t", {"i": "int32"})
-        with pytest.raises(SchemaMismatchError):
+        with pytest.raises(errors.SchemaMismatchError):
             tx.append_arrow("t", pa.table({"other": ["x"]}))
         tx.append_arrow("t", ONE)
 
@@ -129,7 +118,7 @@ def test_rows_go_to_the_table_they_were_meant_for_after_a_drop_among_creations(l
 
 
 def test_a_failing_replacement_does_not_drop_the_table(lake_with_table):
-    with lake_with_table.transaction() as tx, pytest.raises(InvalidTypeError):
+    with lake_with_table.transaction() as tx, pytest.raises(errors.InvalidTypeError):
         tx.create_table("t", {"i": "no such type"}, or_replace=True)
 
     assert lake_with_table.tables() == [QualifiedName.of(("main", "t"))]
@@ -180,11 +169,11 @@ def test_an_odd_name_comes_back_from_the_reference(sqlite_catalog, lake, name):
 @pytest.mark.parametrize("name", ["", "a\0b", "a\ud800b"])
 def test_a_name_that_no_catalog_can_hold_is_refused(lake, name):
     with lake.transaction() as tx:
-        with pytest.raises(InvalidNameError, match="name"):
+        with pytest.raises(errors.InvalidNameError, match="name"):
             tx.create_schema(name)
-        with pytest.raises(InvalidNameError, match="name"):
+        with pytest.raises(errors.InvalidNameError, match="name"):
             tx.create_table(("main", name), {"i": "int32"})
-        with pytest.raises(InvalidNameError, match="name"):
+        with pytest.raises(errors.InvalidNameError, match="name"):
             tx.create_table("t", {name: "int32"})
 
     assert lake.current_snapshot().id == 0
@@ -192,7 +181,7 @@ def test_a_name_that_no_catalog_can_hold_is_refused(lake, name):
 
 @pytest.mark.parametrize("name", ['"a', 'a"b"', ".", "a.", ".a", ""])
 def test_a_name_that_cannot_be_read_is_refused(lake, name):
-    with pytest.raises(InvalidNameError), lake.transaction() as tx:
+    with pytest.raises(errors.InvalidNameError), lake.transaction() as tx:
         tx.create_table(name, {"i": "int32"})
 
 
@@ -200,16 +189,16 @@ def test_names_that_differ_in_case_alone_are_one_name(lake):
     with lake.transaction() as tx:
         tx.create_schema("Sales")
         tx.create_table("Sales.Orders", {"i": "int32"})
-        with pytest.raises(AlreadyExistsError, match="sales"):
+        with pytest.raises(errors.AlreadyExistsError, match="sales"):
             tx.create_schema("sales")
-        with pytest.raises(AlreadyExistsError, match=r"(?i)sales\.orders"):
+        with pytest.raises(errors.AlreadyExistsError, match=r"(?i)sales\.orders"):
             tx.create_table("SALES.ORDERS", {"i": "int32"})
     with lake.transaction() as tx:
-        with pytest.raises(AlreadyExistsError, match="SALES"):
+        with pytest.raises(errors.AlreadyExistsError, match="SALES"):
             tx.create_schema("SALES")
-        with pytest.raises(AlreadyExistsError, match=r"(?i)sales\.orders"):
+        with pytest.raises(errors.AlreadyExistsError, match=r"(?i)sales\.orders"):
             tx.create_table("sales.orders", {"i": "int32"})
-        with pytest.raises(InvalidInputError, match="I"):
+        with pytest.raises(errors.InvalidInputError, match="I"):
             tx.create_table("sales.x", {"i": "int32", "I": "int32"})
 
 
@@ -229,9 +218,9 @@ def test_a_view_takes_its_name(sqlite_catalog, lake):
 
     with lake.transaction() as tx:
         for replace in (False, True):
-            with pytest.raises(AlreadyExistsError, match=r"view named main\.v"):
+            with pytest.raises(errors.AlreadyExistsError, match=r"view named main\.v"):
                 tx.create_table("V", {"i": "int32"}, or_replace=replace)
-        with pytest.raises(TableNotFoundError):
+        with pytest.raises(errors.TableNotFoundError):
             tx.append_arrow("v", ONE)
 
 
@@ -239,7 +228,7 @@ def test_a_schema_with_contents_is_dropped_only_with_cascade(sqlite_catalog, lak
     with lake.transaction() as tx:
         tx.create_schema("s")
         tx.create_table("s.t", {"i": "int32"})
-    with lake.transaction() as tx, pytest.raises(InvalidInputError, match=r"s\.t.*cascade=True"):
+    with lake.transaction() as tx, pytest.raises(errors.InvalidInputError, match=r"s\.t.*cascade=True"):
         tx.drop_schema("s")
 
     with lake.transaction() as tx:
@@ -259,7 +248,7 @@ def test_views_and_macros_go_with_their_schema(sqlite_catalog, lake, creation):
         reference.sql(f"CREATE {creation}")
 
     with lake.transaction() as tx:
-        with pytest.raises(InvalidInputError, match=r"(view|macro) s\.o.*cascade=True"):
+        with pytest.raises(errors.InvalidInputError, match=r"(view|macro) s\.o.*cascade=True"):
             tx.drop_schema("s")
         tx.drop_schema("s", cascade=True)
 
@@ -271,15 +260,15 @@ def test_views_and_macros_go_with_their_schema(sqlite_catalog, lake, creation):
 
 def test_what_is_missing_is_named(lake):
     with lake.transaction() as tx:
-        with pytest.raises(SchemaNotFoundError, match="'nowhere'"):
+        with pytest.raises(errors.SchemaNotFoundError, match="'nowhere'"):
             tx.create_table("nowhere.t", {"i": "int32"})
-        with pytest.raises(SchemaNotFoundError, match="'nowhere'"):
+        with pytest.raises(errors.SchemaNotFoundError, match="'nowhere'"):
             tx.append_arrow("nowhere.t", ONE)
-        with pytest.raises(SchemaNotFoundError, match="'nowhere'"):
+        with pytest.raises(errors.SchemaNotFoundError, match="'nowhere'"):
             tx.drop_schema("nowhere")
-        with pytest.raises(TableNotFoundError, match=r'main\."no table"'):
+        with pytest.raises(errors.TableNotFoundError, match=r'main\."no table"'):
             tx.append_arrow(("main", "no table"), ONE)
-        with pytest.raises(TableNotFoundError, match=r"main\.nothing"):
+        with pytest.raises(errors.TableNotFoundError, match=r"main\.nothing"):
             tx.drop_table("nothing")
 
 
@@ -288,7 +277,7 @@ def test_what_is_missing_is_named(lake):
     ["int33", "", "decimal(39,2)", "decimal(2,3)", "time_ns", "struct()", "enum('a')", "int32[3]"],
 )
 def test_a_type_that_cannot_be_stored_is_refused(lake, type_):
-    with pytest.raises(InvalidTypeError), lake.transaction() as tx:
+    with pytest.raises(errors.InvalidTypeError), lake.transaction() as tx:
         tx.create_table("t", {"i": type_})
 
     assert lake.current_snapshot().id == 0
@@ -302,14 +291,14 @@ def test_a_type_that_cannot_be_stored_is_refused(lake, type_):
     ],
 )
 def test_a_partitioning_that_cannot_be_is_refused(lake, key):
-    with pytest.raises((InvalidInputError, ColumnNotFoundError)), lake.transaction() as tx:
+    with pytest.raises((errors.InvalidInputError, errors.ColumnNotFoundError)), lake.transaction() as tx:
         tx.create_table("t", {"i": "int32"}, partition_by=[key])
 
     assert lake.current_snapshot().id == 0
 
 
 def test_a_table_needs_a_column(lake):
-    with pytest.raises(InvalidInputError), lake.transaction() as tx:
+    with pytest.raises(errors.InvalidInputError), lake.transaction() as tx:
         tx.create_table("t", {})
 
     assert lake.current_snapshot().id == 0
@@ -317,7 +306,7 @@ def test_a_table_needs_a_column(lake):
 
 @pytest.mark.parametrize(("count", "values"), [(0, ()), (-1, ()), (1, ("x",))])
 def test_a_file_that_does_not_fit_is_refused(lake_with_table, count, values):
-    with pytest.raises(InvalidInputError), lake_with_table.transaction() as tx:
+    with pytest.raises(errors.InvalidInputError), lake_with_table.transaction() as tx:
         tx.append_files("t", [DataFile("f.parquet", count, 10, None, partition_values=values)])
 
 
@@ -335,7 +324,7 @@ def test_a_lake_that_requires_a_message_gets_one_or_no_commit(sqlite_catalog, la
         reference.sql("CALL lake.set_option('require_commit_message', true)")
 
     with (
-        pytest.raises(InvalidInputError, match="require_commit_message"),
+        pytest.raises(errors.InvalidInputError, match="require_commit_message"),
         lake_with_table.transaction() as tx,
     ):
         tx.append_arrow("t", ONE)
@@ -368,10 +357,10 @@ def test_texts_that_no_catalog_can_hold_are_refused(lake_with_table, text):
         lambda tx: tx.comment_on_column("t", "i", text),
         lambda tx: tx.create_view("v", f"SELECT '{text}'"),
     ):
-        with pytest.raises(InvalidInputError, match="surrogate"), lake_with_table.transaction() as tx:
+        with pytest.raises(errors.InvalidInputError, match="surrogate"), lake_with_table.transaction() as tx:
             change(tx)
     for given in ({"message": text}, {"author": text}, {"commit_key": text}):
-        with pytest.raises(InvalidInputError, match="surrogate"):
+        with pytest.raises(errors.InvalidInputError, match="surrogate"):
             lake_with_table.transaction(**given)
 
 
@@ -379,7 +368,7 @@ def test_a_partition_value_with_nul_is_refused_by_name(lake):
     with lake.transaction() as tx:
         tx.create_table("t", {"s": "varchar"}, partition_by=["s"])
 
-    with pytest.raises(InvalidPartitionError, match=r"main\.t"), lake.transaction() as tx:
+    with pytest.raises(errors.InvalidPartitionError, match=r"main\.t"), lake.transaction() as tx:
         tx.append_arrow("t", pa.table({"s": ["a\0b"]}))
 
     assert parquet_files(lake) == []
@@ -417,7 +406,7 @@ def test_fields_change_behind_rows_of_the_transaction_only_where_they_can_be_rea
 ):
     edit, read = FIELDS[name]
     if name != "add" and nested.table_snapshot("t").options.allows_inlining:
-        with pytest.raises(InvalidInputError, match=r"'s\..' before rows are added to main\.t"):
+        with pytest.raises(errors.InvalidInputError, match=r"'s\..' before rows are added to main\.t"):
             append_and(edit, nested)
         assert nested.row_count("t") == 0
         return
@@ -436,7 +425,7 @@ def test_fields_change_behind_rows_of_the_transaction_only_where_they_can_be_rea
     ],
 )
 def test_rows_of_the_transaction_hold_no_null_in_a_column_that_allows_none(nested, edit, message):
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(errors.InvalidInputError, match=message):
         append_and(edit, nested)
 
     append_and(
@@ -495,7 +484,7 @@ def test_a_column_without_nulls_is_not_added_beside_rows_that_others_insert(lake
             with Lake.connect(sqlite_catalog.sqlalchemy_url) as other:
                 other.append_arrow("t", ONE)
 
-    with pytest.raises(TransactionConflictError, match="forbid NULL"):
+    with pytest.raises(errors.TransactionConflictError, match="forbid NULL"):
         add(lake_with_table)
     assert lake_with_table.table_snapshot("t").schema.names == ("i",)
 
@@ -522,9 +511,9 @@ def test_a_replacement_that_is_refused_and_caught_drops_nothing(lake_with_table)
         tx.create_view("v", "SELECT 1 AS i")
 
     with lake_with_table.transaction() as tx:
-        with pytest.raises(InvalidNameError):
+        with pytest.raises(errors.InvalidNameError):
             tx.create_table("t", {"row_id": "int64"}, or_replace=True)
-        with pytest.raises(InvalidNameError):
+        with pytest.raises(errors.InvalidNameError):
             tx.create_view("v", "SELECT 2 AS j", column_aliases=[""], or_replace=True)
 
     assert tx.committed is None
@@ -538,6 +527,8 @@ def test_inlined_rows_of_the_transaction_are_not_altered_to_what_no_catalog_hold
         append_and(edit, nested)
         assert nested.row_count("t") == 1
         return
-    with pytest.raises(InvalidInputError, match=r"which are inlined: column g has type geometry\. Alter it"):
+    with pytest.raises(
+        errors.InvalidInputError, match=r"which are inlined: column g has type geometry\. Alter it"
+    ):
         append_and(edit, nested)
     assert nested.row_count("t") == 0

@@ -12,14 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.lake.planning.reading.predicates import (
-    ALWAYS,
-    NEVER,
-    AllOf,
-    Comparison,
-    Operator,
-    Predicate,
-)
+from airflow_provider_ducklake.lake.planning.reading import predicates as terms
 from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, ScanPlan
 from airflow_provider_ducklake.lake.planning.writing.evolution import evolved
 from airflow_provider_ducklake.lake.planning.writing.write import (
@@ -201,18 +194,18 @@ class _RowChangeJob:
             self._matching(),
         )
 
-    def _matching(self) -> Predicate:
+    def _matching(self) -> terms.Predicate:
         """Return the bounds of the source's ids, by which merges match."""
         if self.source.source is None:
-            return ALWAYS
+            return terms.ALWAYS
         ends = self.connection.sql(f"SELECT min(id), max(id) FROM {self.source.source_alias}").fetchone()
         assert ends is not None
         column = self.source.target.table.schema.find("id").id
         low, high = (
-            Comparison(column, Operator.AT_LEAST, ends[0]),
-            Comparison(column, Operator.AT_MOST, ends[1]),
+            terms.Comparison(column, terms.Operator.AT_LEAST, ends[0]),
+            terms.Comparison(column, terms.Operator.AT_MOST, ends[1]),
         )
-        return NEVER if None in ends else AllOf((low, high))
+        return terms.NEVER if None in ends else terms.AllOf((low, high))
 
     def _schema(self, *, row_ids: bool = False) -> pa.Schema:
         columns = self.source.target.table.schema.columns

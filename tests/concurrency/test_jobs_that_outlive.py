@@ -14,17 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import APPLICATIONS, JOBS, SubmittedJob
-from airflow_provider_ducklake.lake.errors import (
-    CatalogUnavailableError,
-    ClusterUnavailableError,
-    DuckLakeError,
-    LockTimeoutError,
-    SparkJobError,
-    StorageError,
-)
 from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest
@@ -90,7 +83,7 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         application = f"application_{len(self.runs_of) + 1}"
         (self.folder / application).write_text(request.job_id)
         if self.fails:
-            job_io.write_error(request, SparkJobError("no such day"))
+            job_io.write_error(request, errors.SparkJobError("no such day"))
         else:
             write_outcome(request)
         self._reach("submitted")
@@ -434,10 +427,10 @@ def test_a_manager_that_does_not_answer_keeps_job_and_files(catalog, rows, tmp_p
         task = Task(Insert("t", GivenRows(source=rows)), submitter)
 
         def is_silent() -> None:
-            raise ClusterUnavailableError("the manager", "http://rm:8088", "ReadTimeout")
+            raise errors.ClusterUnavailableError("the manager", "http://rm:8088", "ReadTimeout")
 
         submitter.meanwhile = is_silent
-        with pytest.raises(ClusterUnavailableError, match="Cannot ask the manager at http://rm:8088"):
+        with pytest.raises(errors.ClusterUnavailableError, match="Cannot ask the manager at http://rm:8088"):
             task.execute(lake)
 
         task.execute(lake)
@@ -451,7 +444,7 @@ def test_a_failed_job_is_not_found_again(catalog, rows, tmp_path):
     submitter.fails = True
     with new_lake(catalog) as lake:
         task = Task(Insert("t", GivenRows(source=rows)), submitter)
-        with pytest.raises(SparkJobError, match="no such day"):
+        with pytest.raises(errors.SparkJobError, match="no such day"):
             task.execute(lake)
         check_nothing_left(lake)
         submitter.fails = False
@@ -508,7 +501,7 @@ def test_a_store_or_catalog_that_fails_at_the_second_plan_stops_no_job(catalog, 
         die(task, lake, catalog)
         (tmp_path / "fails").touch()
         Failing.flag = tmp_path / "fails"
-        with pytest.raises(CatalogUnavailableError):
+        with pytest.raises(errors.CatalogUnavailableError):
             task.execute(lake)
         (tmp_path / "fails").unlink()
 
@@ -521,7 +514,7 @@ def test_a_store_or_catalog_that_fails_at_the_second_plan_stops_no_job(catalog, 
 class DownOnce(Committer):
     """Fails to commit the first time."""
 
-    error: DuckLakeError | None = None
+    error: errors.DuckLakeError | None = None
 
     def commit_change_sets(self, *arguments: Any, **named: Any) -> Any:
         if (error := self.error) is not None:
@@ -533,9 +526,9 @@ class DownOnce(Committer):
 @pytest.mark.parametrize(
     "error",
     [
-        CatalogUnavailableError("sqlite", "down"),
-        LockTimeoutError("sqlite", 5, "another"),
-        StorageError("s3://lake/x.parquet cannot be read"),
+        errors.CatalogUnavailableError("sqlite", "down"),
+        errors.LockTimeoutError("sqlite", 5, "another"),
+        errors.StorageError("s3://lake/x.parquet cannot be read"),
     ],
     ids=type,
 )
@@ -570,7 +563,7 @@ def test_a_store_that_is_down_once_costs_no_job_whose_results_it_has(catalog, ro
 
         for number in range(failures):
             submitter.meanwhile = hide if number == 0 else None
-            with pytest.raises(StorageError):
+            with pytest.raises(errors.StorageError):
                 task.execute(lake)
         if failures == 1:
             assert submitter.life is not None
@@ -591,7 +584,7 @@ def test_a_store_that_is_down_ends_no_job_that_is_waited_for(catalog, rows, tmp_
         request = Path(job_io.request_uri(job.directory))
         request.rename(tmp_path / "request")
         request.mkdir()
-        with pytest.raises(StorageError):
+        with pytest.raises(errors.StorageError):
             finish_earlier(lake, submitter, task.attempt())
         assert lake.jobs.submitted(job.job_id) is not None
         request.rmdir()
@@ -611,7 +604,7 @@ def test_a_deferred_try_whose_request_is_gone_fails(catalog, rows, tmp_path):
         finished = finish_earlier(lake, submitter, task.attempt())
 
         assert (finished.is_own, finished.requests) == (True, ())
-        assert isinstance(finished.error, SparkJobError)
+        assert isinstance(finished.error, errors.SparkJobError)
         assert submitter.stopped == ["application_1"]
         check_nothing_left(lake)
 
@@ -623,7 +616,7 @@ class Failing(Insert):
 
     def plan(self, lake: Lake, commit: Commit, resolve: Any) -> Any:
         if self.flag.exists():
-            raise CatalogUnavailableError("sqlite", "down")
+            raise errors.CatalogUnavailableError("sqlite", "down")
         return Insert.plan(self, lake, commit, resolve)
 
 

@@ -20,16 +20,9 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
 from airflow_provider_ducklake.hooks.task import CommitIdentity
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    CatalogUnavailableError,
-    CommitError,
-    CommitStateUnknownError,
-    SnapshotNotFoundError,
-    SparkJobError,
-    StorageError,
-)
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment
@@ -48,7 +41,12 @@ from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 FIRST = 1  # the snapshot of new_lake's transaction, which creates the tables
 LEAST = 3  # commits of each writer, however slow the machine is
-EXPECTED = (CommitError, CatalogUnavailableError, StorageError, SparkJobError)  # which the next try may cure
+EXPECTED = (
+    errors.CommitError,
+    errors.CatalogUnavailableError,
+    errors.StorageError,
+    errors.SparkJobError,
+)  # which the next try may cure
 INFO = CommitInfo("soak", "as drawn")
 
 
@@ -318,9 +316,9 @@ def settle(op: Op, journal: Journal, writer: Writer, *, is_doubtful: bool) -> No
         try:
             how = writer.look(op) if is_doubtful else None
             journal.settle(op, how or writer.act(op))
-        except (*EXPECTED, CommitStateUnknownError, duckdb.Error, psycopg.Error) as error:
+        except (*EXPECTED, errors.CommitStateUnknownError, duckdb.Error, psycopg.Error) as error:
             is_doubtful = True
-            unknown = isinstance(error, CommitStateUnknownError)
+            unknown = isinstance(error, errors.CommitStateUnknownError)
             journal.count(
                 "unknown outcomes" if unknown else f"tries again after {type(error).__name__}", error
             )
@@ -348,7 +346,7 @@ def read_ours(player: Player, journal: Journal) -> None:
         return found
 
     while not player.is_over or not journal.digests:
-        read_one(journal, draws, ids, rows, (SnapshotNotFoundError, *EXPECTED))
+        read_one(journal, draws, ids, rows, (errors.SnapshotNotFoundError, *EXPECTED))
 
 
 def read_by_duckdb(player: Player, journal: Journal) -> None:
@@ -399,7 +397,7 @@ def maintain(player: Player, journal: Journal) -> None:
             with player.place.open() as lake:
                 UPKEEP[name](lake, table, draws)
             journal.count(f"maintenance: {name}")
-        except (*EXPECTED, CommitStateUnknownError) as error:
+        except (*EXPECTED, errors.CommitStateUnknownError) as error:
             journal.count(f"maintenance failed by {type(error).__name__}", error)
         time.sleep(draws.uniform(0, 0.3))
 

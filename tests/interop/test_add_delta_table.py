@@ -15,15 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    SchemaMismatchError,
-    SourceNotFoundError,
-    StorageError,
-    UnsupportedFeatureError,
-    UntrustedValueError,
-)
 from airflow_provider_ducklake.lake.storage.foreign import source as metadata
 from tests.interop.footers import CODEC, chunks_of, edited
 from tests.interop.iceberg_source import plain
@@ -179,7 +172,7 @@ def test_instants_of_folders_depend_on_the_readers_zone_and_are_refused(lake, fo
     at = pa.array([datetime(2024, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
     write_deltalake(folder, pa.table({"id": [1], "at": at}), partition_by=["at"])
 
-    with pytest.raises(UnsupportedFeatureError, match="partition column at"):
+    with pytest.raises(errors.UnsupportedFeatureError, match="partition column at"):
         add(lake, folder)
     assert untouched(lake)
 
@@ -189,7 +182,7 @@ def test_a_folder_that_says_something_else_is_not_believed(lake, folder):
     log = Path(folder) / "_delta_log" / f"{0:020d}.json"
     log.write_text(log.read_text().replace('"partitionValues":{"s":"a"}', '"partitionValues":{"s":"b"}'))
 
-    with pytest.raises(UnsupportedFeatureError, match="does not have the partition column s"):
+    with pytest.raises(errors.UnsupportedFeatureError, match="does not have the partition column s"):
         add(lake, folder)
     assert untouched(lake)
 
@@ -241,7 +234,7 @@ def test_widened_columns_are_read_by_the_lake(lake, recorded, sqlite_catalog):
 def test_instants_as_int96_go_into_a_timestamp_column_only(lake, recorded, sqlite_catalog):
     folder = recorded("instants")
     with pytest.raises(
-        SchemaMismatchError, match="at is timestamptz in the table; INT96, which is read as timestamp"
+        errors.SchemaMismatchError, match="at is timestamptz in the table; INT96, which is read as timestamp"
     ):
         add(lake, folder)
     assert untouched(lake)
@@ -274,7 +267,7 @@ def test_features_that_nobody_here_knows_are_named(lake, folder):
         writerFeatures=["timestampNtz", "quantumRows"],
     )
 
-    with pytest.raises((UnsupportedFeatureError, StorageError), match="quantumRows"):
+    with pytest.raises((errors.UnsupportedFeatureError, errors.StorageError), match="quantumRows"):
         add(lake, folder)
     assert untouched(lake)
 
@@ -298,7 +291,7 @@ def test_a_missing_file_is_named(lake, folder):
     (file,) = Path(folder).glob("*.parquet")
     file.unlink()
 
-    with pytest.raises(StorageError, match=file.name):
+    with pytest.raises(errors.StorageError, match=file.name):
         add(lake, folder)
     assert untouched(lake)
 
@@ -314,7 +307,7 @@ def test_a_codec_that_duckdb_does_not_read_is_named(lake, folder):
     file.write_bytes(edited(file.read_bytes(), in_lz4))  # of as many bytes
 
     with pytest.raises(
-        SchemaMismatchError, match="column id is compressed with LZ4, which DuckDB does not read"
+        errors.SchemaMismatchError, match="column id is compressed with LZ4, which DuckDB does not read"
     ):
         add(lake, folder, create_table=True)
     assert untouched(lake)
@@ -325,7 +318,7 @@ def test_another_file_in_its_place_is_named(lake, folder):
     (file,) = Path(folder).glob("*.parquet")
     pq.write_table(pa.table({"i": [1, 2]}), file)
 
-    with pytest.raises(InvalidInputError, match="has 2 rows, and 1 by the table's metadata"):
+    with pytest.raises(errors.InvalidInputError, match="has 2 rows, and 1 by the table's metadata"):
         add(lake, folder)
     assert untouched(lake)
 
@@ -335,7 +328,7 @@ def test_a_missing_vector_is_an_error(lake, recorded):
     for path in Path(folder).glob("deletion_vector_*.bin"):
         path.unlink()
 
-    with pytest.raises(StorageError, match="Cannot read the log of"):
+    with pytest.raises(errors.StorageError, match="Cannot read the log of"):
         add(lake, folder)
     assert untouched(lake)
 
@@ -347,7 +340,7 @@ def test_files_outside_the_tables_folder_are_refused(lake, folder, path):
     log = Path(folder) / "_delta_log" / f"{0:020d}.json"
     log.write_text(log.read_text().replace(name, path))
 
-    with pytest.raises((UntrustedValueError, StorageError)):
+    with pytest.raises((errors.UntrustedValueError, errors.StorageError)):
         add(lake, folder)
     assert untouched(lake)
 
@@ -359,7 +352,7 @@ def test_files_of_a_shallow_clone_need_a_permission(lake, agree, folder, tmp_pat
     log = Path(folder) / "_delta_log" / f"{0:020d}.json"
     log.write_text(log.read_text().replace(file.name, f"file://{tmp_path}/with%20space.parquet"))
 
-    with pytest.raises(UntrustedValueError, match="allowed_paths"):
+    with pytest.raises(errors.UntrustedValueError, match="allowed_paths"):
         add(lake, folder)
     assert untouched(lake)
 
@@ -372,19 +365,19 @@ def test_a_table_is_not_added_twice(lake, folder):
     write(folder, i=[1])
     add(lake, folder)
 
-    with pytest.raises(InvalidInputError, match="is or was a data file of this lake"):
+    with pytest.raises(errors.InvalidInputError, match="is or was a data file of this lake"):
         add(lake, folder)
 
 
 def test_sources_and_versions_that_are_none(lake, folder):
-    with pytest.raises(InvalidInputError, match="relative"):
+    with pytest.raises(errors.InvalidInputError, match="relative"):
         add(lake, "orders")
-    with pytest.raises(SourceNotFoundError, match="Delta table"):
+    with pytest.raises(errors.SourceNotFoundError, match="Delta table"):
         add(lake, folder)
     write(folder, i=[1])
-    with pytest.raises(InvalidInputError, match="version 7"):
+    with pytest.raises(errors.InvalidInputError, match="version 7"):
         add(lake, folder, version=7)
-    with pytest.raises(InvalidInputError, match="snapshot_id does not go with the format delta"):
+    with pytest.raises(errors.InvalidInputError, match="snapshot_id does not go with the format delta"):
         add(lake, folder, snapshot_id=7)
 
 
@@ -465,7 +458,7 @@ def test_a_fifo_in_the_log_ends_at_the_limit_of_time(lake, folder, monkeypatch):
     write(folder, i=[1])
     os.mkfifo(Path(folder) / "_delta_log" / "_last_checkpoint")
 
-    with pytest.raises(StorageError, match=r"took more than 5 seconds.*its files are regular ones"):
+    with pytest.raises(errors.StorageError, match=r"took more than 5 seconds.*its files are regular ones"):
         add(lake, folder)
     assert untouched(lake)
 
@@ -488,7 +481,7 @@ def test_a_log_that_needs_more_memory_than_the_limit_is_refused(lake, folder, mo
     pq.write_table(rows.set_column(rows.column_names.index("add"), "add", changed), checkpoint)
     assert checkpoint.stat().st_size < 2**21
 
-    with pytest.raises(StorageError, match="needs more than 512 MiB of memory"):
+    with pytest.raises(errors.StorageError, match="needs more than 512 MiB of memory"):
         add(lake, folder)
     assert untouched(lake)
 
@@ -497,6 +490,6 @@ def test_a_log_that_needs_more_memory_than_the_limit_is_refused(lake, folder, mo
 def test_where_deltalake_breaks_down_is_an_error_of_ours(lake, folder, text):
     with_vector(folder, "i", text)
 
-    with pytest.raises(StorageError, match="Cannot read the log of"):
+    with pytest.raises(errors.StorageError, match="Cannot read the log of"):
         add(lake, folder)
     assert untouched(lake)

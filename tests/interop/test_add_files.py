@@ -8,16 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidPartitionError,
-    InvalidValueError,
-    SchemaMismatchError,
-    StorageError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -54,7 +46,7 @@ def add(lake: Lake, *paths: str, **rules: bool):
 
 
 def refused(lake: Lake, path: str, **rules: bool) -> tuple[str, ...]:
-    with pytest.raises(SchemaMismatchError) as caught:
+    with pytest.raises(errors.SchemaMismatchError) as caught:
         add(lake, path, **rules)
     return caught.value.differences
 
@@ -186,7 +178,7 @@ def test_a_folder_means_what_it_means_to_duckdb(catalog, reference_catalog, file
             theirs = None
     with new_lake(catalog, {"i": "int32", "r": "varchar"}) as lake:
         if theirs is None:
-            with pytest.raises(SchemaMismatchError, match="column r of the table is not in the file"):
+            with pytest.raises(errors.SchemaMismatchError, match="column r of the table is not in the file"):
                 add(lake, path, hive_partitioning=True)
             return
         add(lake, path, hive_partitioning=True)
@@ -212,7 +204,7 @@ def test_times_that_duckdb_does_not_read_back_are_not_written_and_leave_no_bound
         lake.set_option("data_inlining_row_limit", 0)
         rows = {"i": pa.array([1, 2]), "v": BEYOND[type_]}
         with pytest.raises(
-            InvalidValueError, match=r"column v: [12] values? (is|are) not valid dates and times"
+            errors.InvalidValueError, match=r"column v: [12] values? (is|are) not valid dates and times"
         ):
             lake.append_arrow("t", pa.table(rows))
         add(lake, files("beyond.parquet", rows))
@@ -230,7 +222,9 @@ def test_a_folder_that_only_duckdb_reads_is_named(catalog, files):
         with open_lake(catalog) as duck:
             reference_adds(duck, path, ", hive_partitioning => true")
             assert duck.sql("FROM t") == [(3, 5)]
-        with pytest.raises(UnsupportedFeatureError, match=r"column r has its value from the folder r=5\.0"):
+        with pytest.raises(
+            errors.UnsupportedFeatureError, match=r"column r has its value from the folder r=5\.0"
+        ):
             lake.read_arrow("t")
 
 
@@ -316,19 +310,19 @@ def test_bounds_that_may_hide_nan_are_unknown(catalog, files):
 def test_a_file_is_added_once(catalog, files):
     path = files("a.parquet", {"i": pa.array([1], INT32), "s": ["x"]})
     with new_lake(catalog, FLAT) as lake:
-        with pytest.raises(InvalidInputError, match="twice"):
+        with pytest.raises(errors.InvalidInputError, match="twice"):
             add(lake, path, path.replace("/theirs/", "//theirs/./"))
         add(lake, path)
-        with pytest.raises(InvalidInputError, match=r"a\.parquet is or was a data file"):
+        with pytest.raises(errors.InvalidInputError, match=r"a\.parquet is or was a data file"):
             add(lake, path)
         with lake.transaction() as tx:
             tx.truncate("t")
-        with pytest.raises(InvalidInputError, match=r"a\.parquet is or was a data file"):
+        with pytest.raises(errors.InvalidInputError, match=r"a\.parquet is or was a data file"):
             add(lake, path)
         with lake.transaction() as tx:
             tx.append_arrow("t", pa.table({"i": pa.array(range(20), INT32), "s": ["x"] * 20}))
         (own,) = lake.table_snapshot("t", with_files=True).files
-        with pytest.raises(InvalidInputError, match="is or was a data file"):
+        with pytest.raises(errors.InvalidInputError, match="is or was a data file"):
             add(lake, own.path)
 
     assert Path(path).exists()
@@ -340,7 +334,7 @@ def test_of_two_commits_at_once_one_adds_the_file(catalog, files):
         late = lake.transaction()
         late.add_data_files("t", [path])
         add(lake, path)
-        with pytest.raises(TransactionConflictError, match=r"a\.parquet"), late:
+        with pytest.raises(errors.TransactionConflictError, match=r"a\.parquet"), late:
             pass
 
     assert Path(path).exists()
@@ -352,7 +346,7 @@ def test_a_file_with_several_values_of_a_key_is_refused(catalog, files):
     path = files("a.parquet", {"i": pa.array([1, 2], INT32), "s": ["x", "y"]})
     with (
         new_lake(catalog, FLAT, ["s"]) as lake,
-        pytest.raises(InvalidPartitionError, match="several values of identity of column s"),
+        pytest.raises(errors.InvalidPartitionError, match="several values of identity of column s"),
     ):
         add(lake, path)
 
@@ -360,11 +354,11 @@ def test_a_file_with_several_values_of_a_key_is_refused(catalog, files):
 def test_paths_that_mean_nothing(sqlite_catalog, files):
     empty = files("empty.parquet", {"i": pa.array([], INT32), "s": pa.array([], pa.string())})
     with new_lake(sqlite_catalog, FLAT) as lake:
-        with pytest.raises(InvalidInputError, match="relative"):
+        with pytest.raises(errors.InvalidInputError, match="relative"):
             add(lake, "a.parquet")
-        with pytest.raises(InvalidInputError, match="No file matches"):
+        with pytest.raises(errors.InvalidInputError, match="No file matches"):
             add(lake, empty.replace("empty", "x*"))
-        with pytest.raises(StorageError, match="no such file"):
+        with pytest.raises(errors.StorageError, match="no such file"):
             add(lake, empty.replace("empty", "gone"))
         assert add(lake, empty) is None
 
@@ -378,7 +372,7 @@ def test_a_file_with_row_ids_of_a_lake_is_refused(sqlite_catalog, tmp_path):
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         *_, updated = lake.table_snapshot("s", with_files=True).files
         file = shutil.copy(updated.path, tmp_path / "copy.parquet")
-        with pytest.raises(UnsupportedFeatureError, match="_ducklake_internal_row_id, whose field id"):
+        with pytest.raises(errors.UnsupportedFeatureError, match="_ducklake_internal_row_id, whose field id"):
             add(lake, str(file), ignore_extra_columns=True)
     with open_lake(sqlite_catalog) as reference:
         reference.sql(f"CALL ducklake_add_data_files('lake', 't', '{file}', ignore_extra_columns => true)")

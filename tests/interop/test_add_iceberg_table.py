@@ -36,17 +36,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    DuckLakeError,
-    InvalidInputError,
-    SchemaMismatchError,
-    SourceNotFoundError,
-    StorageError,
-    TableNotFoundError,
-    UnsupportedFeatureError,
-    UntrustedValueError,
-)
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.foreign import source as metadata
 from airflow_provider_ducklake.lake.storage.foreign.iceberg import iceberg_table
@@ -523,7 +514,7 @@ def test_two_newest_metadata_files_are_not_guessed_between(lake, tmp_path):
     shutil.copy(path, path.with_name("00000-other.metadata.json"))
 
     with pytest.raises(
-        InvalidInputError, match=r"several metadata files of version 0: 00000-.*catalog names"
+        errors.InvalidInputError, match=r"several metadata files of version 0: 00000-.*catalog names"
     ):
         add(lake, str(local(table.location())))
     assert untouched(lake)
@@ -542,7 +533,7 @@ def test_a_catalog_names_the_metadata(lake, agree, tmp_path):
     add(lake, "sales.orders", catalog=catalog)
 
     assert agree(table.metadata_location) == 1
-    with pytest.raises(SourceNotFoundError, match=r"sales\.none"):
+    with pytest.raises(errors.SourceNotFoundError, match=r"sales\.none"):
         lake.add_table("u", "sales.none", "iceberg", catalog=catalog, create_table=True)
 
 
@@ -612,7 +603,7 @@ def test_files_without_ids_and_without_a_name_mapping_are_refused(lake, tmp_path
     pq.write_table(_without_ids(pq.read_table(path)), path)
 
     with pytest.raises(
-        UnsupportedFeatureError, match=r"field id has no id, and the table has no name mapping"
+        errors.UnsupportedFeatureError, match=r"field id has no id, and the table has no name mapping"
     ):
         add(lake, table.metadata_location)
     assert untouched(lake)
@@ -671,7 +662,7 @@ def test_partition_columns_that_no_folder_has_are_refused(lake, tmp_path, folder
     append(table, id=[1], name=["x"], n=[1])
     metadata = with_entries(table, [_lacking_file(table, f"{folder}/a.parquet", ("a", 7))], as_data=True)
 
-    with pytest.raises(UnsupportedFeatureError, match="does not have the partition column n"):
+    with pytest.raises(errors.UnsupportedFeatureError, match="does not have the partition column n"):
         add(lake, metadata)
     assert untouched(lake)
 
@@ -726,7 +717,7 @@ def test_names_that_differ_in_letter_case_alone_are_refused(lake, tmp_path, drop
     with table.update_schema() as schema:
         schema.delete_column(dropped)
 
-    with pytest.raises(SchemaMismatchError, match=r"appears twice in the file \(names are case-"):
+    with pytest.raises(errors.SchemaMismatchError, match=r"appears twice in the file \(names are case-"):
         add(lake, table.metadata_location)
 
 
@@ -736,7 +727,7 @@ def test_columns_that_differ_are_all_named(lake, tmp_path):
     with lake.transaction() as tx:
         tx.create_table("t", {"id": "int32", "b": "varchar", "n": "timestamp"})
 
-    with pytest.raises(SchemaMismatchError) as caught:
+    with pytest.raises(errors.SchemaMismatchError) as caught:
         add(lake, table.metadata_location)
 
     assert caught.value.differences == (
@@ -750,7 +741,7 @@ def test_columns_that_differ_are_all_named(lake, tmp_path):
 def test_a_table_that_does_not_exist_is_created_only_if_asked(lake, tmp_path):
     table = new_table(tmp_path / "ice", ID)
 
-    with pytest.raises(TableNotFoundError):
+    with pytest.raises(errors.TableNotFoundError):
         add(lake, table.metadata_location, create_table=False)
     assert untouched(lake)
 
@@ -764,7 +755,7 @@ def test_a_column_with_another_default_in_the_lake_is_refused_where_files_lack_i
         tx.create_table("t", {"id": "int64"})
         tx.add_column("t", "name", "varchar", default="none")
 
-    with pytest.raises(SchemaMismatchError, match="default 'none' in the table, None in the source"):
+    with pytest.raises(errors.SchemaMismatchError, match="default 'none' in the table, None in the source"):
         add(lake, table.metadata_location)
 
 
@@ -773,7 +764,7 @@ def test_a_table_is_not_added_twice(lake, tmp_path):
     append(table, id=[1])
     add(lake, table.metadata_location)
 
-    with pytest.raises(InvalidInputError, match="is or was a data file of this lake"):
+    with pytest.raises(errors.InvalidInputError, match="is or was a data file of this lake"):
         add(lake, table.metadata_location)
 
 
@@ -785,7 +776,7 @@ def test_equality_deletes_are_named(lake, tmp_path):
     append(table, id=[1])
     metadata = with_entries(table, [equality_deletes(table)])
 
-    with pytest.raises(UnsupportedFeatureError, match=r"equality delete file .*equal\.parquet"):
+    with pytest.raises(errors.UnsupportedFeatureError, match=r"equality delete file .*equal\.parquet"):
         add(lake, metadata)
     assert untouched(lake)
 
@@ -802,7 +793,7 @@ def test_files_that_ducklake_cannot_read_are_named(lake, tmp_path, said, words):
     append(table, id=[1])
     metadata = with_entries(table, [position_deletes(table, {data_paths(table)[0]: [0]}, **said)])
 
-    with pytest.raises(UnsupportedFeatureError, match=words):
+    with pytest.raises(errors.UnsupportedFeatureError, match=words):
         add(lake, metadata)
     assert untouched(lake)
 
@@ -817,7 +808,7 @@ def test_files_with_row_lineage_are_refused_because_duckdb_could_not_change_them
     ]
     pq.write_table(pa.table([[1], [5]], schema=pa.schema(fields)), path)
 
-    with pytest.raises(UnsupportedFeatureError, match=r"column _row_id.*2147483540"):
+    with pytest.raises(errors.UnsupportedFeatureError, match=r"column _row_id.*2147483540"):
         add(lake, table.metadata_location)
     assert untouched(lake)
 
@@ -827,7 +818,7 @@ def test_an_encrypted_lake_takes_no_files(sqlite_catalog, tmp_path):
     append(table, id=[1])
     with (
         Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake,
-        pytest.raises(UnsupportedFeatureError, match="the lake is encrypted"),
+        pytest.raises(errors.UnsupportedFeatureError, match="the lake is encrypted"),
     ):
         add(lake, table.metadata_location)
 
@@ -845,7 +836,7 @@ def test_a_missing_file_is_named(lake, tmp_path):
     table, path = one_file(tmp_path)
     path.unlink()
 
-    with pytest.raises(StorageError, match=path.name):
+    with pytest.raises(errors.StorageError, match=path.name):
         add(lake, table.metadata_location)
     assert untouched(lake)
 
@@ -854,7 +845,7 @@ def test_another_file_in_its_place_is_named(lake, tmp_path):
     table, path = one_file(tmp_path)
     pq.write_table(pq.read_table(path).slice(0, 1), path)
 
-    with pytest.raises(InvalidInputError, match=r"has 1 rows, and 2 by the table's metadata"):
+    with pytest.raises(errors.InvalidInputError, match=r"has 1 rows, and 2 by the table's metadata"):
         add(lake, table.metadata_location)
     assert untouched(lake)
 
@@ -863,7 +854,7 @@ def test_positions_that_a_file_does_not_have_are_refused(lake, tmp_path):
     table, path = one_file(tmp_path)
     metadata = with_entries(table, [position_deletes(table, {f"file://{path}": [2]})])
 
-    with pytest.raises(InvalidInputError, match="has 2 rows, and position 2"):
+    with pytest.raises(errors.InvalidInputError, match="has 2 rows, and position 2"):
         add(lake, metadata)
     assert untouched(lake)
 
@@ -874,7 +865,7 @@ def test_a_damaged_delete_file_is_named(lake, tmp_path):
     local(deletes.file_path).write_bytes(b"PAR1 nothing PAR1")
     metadata = with_entries(table, [deletes])
 
-    with pytest.raises(StorageError, match=r"-deletes\.parquet"):
+    with pytest.raises(errors.StorageError, match=r"-deletes\.parquet"):
         add(lake, metadata)
     assert untouched(lake)
 
@@ -887,7 +878,9 @@ def test_a_partition_value_that_is_not_the_files_is_refused(lake, tmp_path):
     append(other, id=[1], name=["b"])
     shutil.copy(local(data_paths(other)[0]), path)
 
-    with pytest.raises(InvalidInputError, match=r"value 'b' of name, and 'a' by the table's metadata|bytes"):
+    with pytest.raises(
+        errors.InvalidInputError, match=r"value 'b' of name, and 'a' by the table's metadata|bytes"
+    ):
         add(lake, table.metadata_location)
     assert untouched(lake)
 
@@ -896,7 +889,7 @@ def test_files_outside_the_tables_folder_need_a_permission(lake, agree, tmp_path
     table = new_table(tmp_path / "ice", ID, **{"write.data.path": f"file://{tmp_path}/elsewhere"})
     append(table, id=[1])
 
-    with pytest.raises(UntrustedValueError, match=r"lies in none of the folders .*allowed_paths"):
+    with pytest.raises(errors.UntrustedValueError, match=r"lies in none of the folders .*allowed_paths"):
         add(lake, table.metadata_location)
     assert untouched(lake)
 
@@ -914,7 +907,7 @@ def test_manifests_are_not_read_elsewhere(lake, tmp_path):
     for one in snapshots:
         one["summary"] = {"operation": "append"}
 
-    with pytest.raises(UntrustedValueError, match="http://internal"):
+    with pytest.raises(errors.UntrustedValueError, match="http://internal"):
         add(lake, changed(table, snapshots=snapshots))
 
 
@@ -925,7 +918,7 @@ def test_what_is_no_metadata_is_said_to_be_none(lake, tmp_path, text):
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "v1.metadata.json").write_text(text)
 
-    with pytest.raises(StorageError, match=r"Iceberg's metadata in .*v1\.metadata\.json"):
+    with pytest.raises(errors.StorageError, match=r"Iceberg's metadata in .*v1\.metadata\.json"):
         add(lake, str(tmp_path))
 
 
@@ -934,7 +927,7 @@ def test_a_damaged_manifest_is_said_to_be_one(lake, tmp_path):
     append(table, id=[1])
     local(table.current_snapshot().manifest_list).write_bytes(b"no manifest list")
 
-    with pytest.raises(StorageError, match="Cannot read the metadata of"):
+    with pytest.raises(errors.StorageError, match="Cannot read the metadata of"):
         add(lake, table.metadata_location)
 
 
@@ -982,7 +975,7 @@ def outcome(source: metadata.Source) -> str:
     """Read a table's metadata; any other error than ours fails the test."""
     try:
         iceberg_table(source, open_filesystem)
-    except DuckLakeError:
+    except errors.DuckLakeError:
         return "refused"
     return "read"
 
@@ -1002,7 +995,7 @@ def test_a_manifest_with_other_files_than_its_list_says_is_refused(lake, tmp_pat
     )
     shutil.copy(local(first.manifest_path), local(second.manifest_path))
 
-    with pytest.raises(StorageError, match="has 1 files, and 2 new and 0 older ones"):
+    with pytest.raises(errors.StorageError, match="has 1 files, and 2 new and 0 older ones"):
         add(lake, table.metadata_location)
     assert untouched(lake)
 
@@ -1012,7 +1005,7 @@ def test_a_file_that_the_metadata_lists_twice_is_refused(lake, tmp_path):
     append(table, id=[1])
     (task,) = table.scan().plan_files()
 
-    with pytest.raises(InvalidInputError, match="is given twice"):
+    with pytest.raises(errors.InvalidInputError, match="is given twice"):
         add(lake, with_entries(table, [task.file], as_data=True))
     assert untouched(lake)
 
@@ -1028,17 +1021,17 @@ def test_a_file_that_the_metadata_lists_twice_is_refused(lake, tmp_path):
 def test_arguments_that_mean_nothing(lake, tmp_path, arguments, words):
     table = new_table(tmp_path / "ice", ID)
 
-    with pytest.raises(InvalidInputError, match=words):
+    with pytest.raises(errors.InvalidInputError, match=words):
         add(lake, table.metadata_location, **arguments)
 
 
 def test_sources_that_are_none(lake, tmp_path):
     new_catalog(tmp_path / "ice")
-    with pytest.raises(InvalidInputError, match="relative"):
+    with pytest.raises(errors.InvalidInputError, match="relative"):
         add(lake, "orders")
-    with pytest.raises(SourceNotFoundError):
+    with pytest.raises(errors.SourceNotFoundError):
         add(lake, str(tmp_path / "ice"))
-    with pytest.raises(InvalidInputError, match="'hudi' is not one of iceberg, delta"):
+    with pytest.raises(errors.InvalidInputError, match="'hudi' is not one of iceberg, delta"):
         lake.add_table("t", "/x", "hudi")
 
 
@@ -1054,6 +1047,6 @@ def test_metadata_that_needs_more_memory_than_the_limit_is_refused(lake, tmp_pat
         with (folder / name).open("wb") as file:
             file.truncate(2**31)
 
-    with pytest.raises(StorageError, match="needs more than 256 MiB of memory"):
+    with pytest.raises(errors.StorageError, match="needs more than 256 MiB of memory"):
         add(lake, str(tmp_path / "ice"))
     assert untouched(lake)

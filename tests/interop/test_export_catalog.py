@@ -13,17 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import create_engine, text
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    ExportExistsError,
-    FrozenLakeError,
-    InvalidInputError,
-    SnapshotNotFoundError,
-    StorageError,
-    UnsupportedFeatureError,
-    UntrustedValueError,
-)
 from airflow_provider_ducklake.lake.spec.tags import ExportFormat, ExportResult
 from airflow_provider_ducklake.lake.storage.moving import restored
 from tests.interop.frozen import HISTORY, all_rows, attached, columns_of, rows_at
@@ -264,7 +256,7 @@ def test_a_frozen_lake_in_a_bucket_is_read_from_there(sqlite_catalog, monkeypatc
 
             there = lake.export_catalog("s3://frozen/exports/q3.ducklake")
             copied = lake.export_catalog("s3://frozen/exports/copy.ducklake", copy_files=True)
-            with pytest.raises(ExportExistsError):
+            with pytest.raises(errors.ExportExistsError):
                 lake.export_catalog("s3://frozen/exports/q3.ducklake")
             again = lake.export_catalog("s3://frozen/exports/q3.ducklake", overwrite=True)
 
@@ -308,7 +300,7 @@ def test_inlined_types_that_a_duckdb_file_lacks_are_exported_once_they_are_flush
         lake.export_catalog(f"{tmp_path}/empty.ducklake")
         if values is not None:
             lake.append_arrow("t", pa.table({"i": pa.array([1], pa.int64()), "x": values}))
-            with pytest.raises(UnsupportedFeatureError, match=r"is of type .*timestamptz_ns.*Flush"):
+            with pytest.raises(errors.UnsupportedFeatureError, match=r"is of type .*timestamptz_ns.*Flush"):
                 lake.export_catalog(f"{tmp_path}/rows.ducklake")
             lake.flush_inlined_data("t")
         lake.export_catalog(f"{tmp_path}/flushed.ducklake")
@@ -321,7 +313,7 @@ def test_a_link_to_the_data_path_is_no_folder_for_copies(sqlite_catalog, tmp_pat
         Path(sqlite_catalog.data_path).mkdir(exist_ok=True)
         (tmp_path / "link").symlink_to(sqlite_catalog.data_path)
         for folder in ("link", "link/x"):
-            with pytest.raises(InvalidInputError, match="lies below the data path"):
+            with pytest.raises(errors.InvalidInputError, match="lies below the data path"):
                 lake.export_catalog(f"{tmp_path}/a", copy_files=True, files_path=f"{tmp_path}/{folder}/")
 
 
@@ -335,7 +327,7 @@ def test_a_file_that_came_during_the_export_is_not_replaced(sqlite_catalog, tmp_
     monkeypatch.setattr(restored, "publish", late)
     with (
         Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake,
-        pytest.raises(ExportExistsError, match="nothing was replaced"),
+        pytest.raises(errors.ExportExistsError, match="nothing was replaced"),
     ):
         lake.export_catalog(str(path), overwrite=True)
     assert path.read_text() == "another's"
@@ -372,7 +364,7 @@ def test_the_file_appears_once_complete_for_reading_only_and_replaces_nothing(
         lake.export_catalog(str(path))
         made = path.read_bytes()
 
-        with pytest.raises(ExportExistsError, match="give overwrite=True"):
+        with pytest.raises(errors.ExportExistsError, match="give overwrite=True"):
             lake.export_catalog(str(path))
         assert path.read_bytes() == made
         assert stat.S_IMODE(path.stat().st_mode) == 0o444
@@ -408,7 +400,7 @@ def test_a_file_that_is_missing_leaves_no_catalog_behind(sqlite_catalog, tmp_pat
     victim.unlink()
     path = tmp_path / "out" / "x.ducklake"
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        with pytest.raises(StorageError, match=victim.name):
+        with pytest.raises(errors.StorageError, match=victim.name):
             lake.export_catalog(str(path), copy_files=True)
         assert not path.exists()
 
@@ -441,7 +433,7 @@ def test_nothing_is_written_or_deleted_through_a_frozen_lake(sqlite_catalog, tmp
     ]
     with Lake.connect(url_of(result)) as frozen:
         for act in acts:
-            with pytest.raises(FrozenLakeError, match="is a frozen lake"):
+            with pytest.raises(errors.FrozenLakeError, match="is a frozen lake"):
                 act(frozen)
         again = frozen.export_catalog(f"{tmp_path}/again.ducklake")
         assert again.snapshot_id == 8
@@ -489,7 +481,7 @@ def test_keys_of_encrypted_files_come_along(sqlite_catalog, tmp_path):
 def test_what_cannot_be_meant_is_refused(sqlite_catalog, arguments, said):
     with (
         Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake,
-        pytest.raises(InvalidInputError, match=said),
+        pytest.raises(errors.InvalidInputError, match=said),
     ):
         lake.export_catalog(**arguments)
 
@@ -501,7 +493,7 @@ def test_files_are_not_copied_below_the_data_path(sqlite_catalog, arguments):
     given = {name: path.format(data=data) for name, path in ({"path": "{data}q3.db"} | arguments).items()}
     with (
         Lake.create(sqlite_catalog.sqlalchemy_url, data) as lake,
-        pytest.raises(InvalidInputError, match="lies below the data path of this lake"),
+        pytest.raises(errors.InvalidInputError, match="lies below the data path of this lake"),
     ):
         lake.export_catalog(copy_files=True, **given)
 
@@ -517,7 +509,7 @@ def test_the_catalog_of_the_lake_is_not_replaced(new_catalog, tmp_path, kind, na
             tx.create_table("t", {"i": "int64"})
         if name == "link":
             path.symlink_to(file)
-        with pytest.raises(InvalidInputError, match="is the catalog of this lake"):
+        with pytest.raises(errors.InvalidInputError, match="is the catalog of this lake"):
             lake.export_catalog(str(path), format=kind, overwrite=True)
         assert [int(one.id) for one in lake.snapshots()] == [0, 1]
 
@@ -534,7 +526,7 @@ def test_only_frozen_lakes_are_replaced(sqlite_catalog, tmp_path, other):
     there = path.read_bytes()
     with (
         Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake,
-        pytest.raises(ExportExistsError, match="remove that one: it is not a frozen lake's catalog"),
+        pytest.raises(errors.ExportExistsError, match="remove that one: it is not a frozen lake's catalog"),
     ):
         lake.export_catalog(str(path), overwrite=True)
     assert path.read_bytes() == there
@@ -543,7 +535,7 @@ def test_only_frozen_lakes_are_replaced(sqlite_catalog, tmp_path, other):
 def test_a_snapshot_that_is_not_there_leaves_no_file(sqlite_catalog, tmp_path):
     with (
         Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake,
-        pytest.raises(SnapshotNotFoundError),
+        pytest.raises(errors.SnapshotNotFoundError),
     ):
         lake.export_catalog(f"{tmp_path}/x.ducklake", 99)
     assert not Path(f"{tmp_path}/x.ducklake").exists()
@@ -557,7 +549,7 @@ def test_a_relative_data_path_is_refused(sqlite_catalog, tmp_path):
     engine.dispose()
     with (
         Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
-        pytest.raises(UnsupportedFeatureError, match="is relative"),
+        pytest.raises(errors.UnsupportedFeatureError, match="is relative"),
     ):
         lake.export_catalog(f"{tmp_path}/x.ducklake")
 
@@ -608,7 +600,7 @@ def test_only_files_of_a_lake_are_copied_and_only_into_the_folder(sqlite_catalog
             lake.export_catalog(str(path), copy_files=True)
             assert copy.read_bytes() == data.read_bytes()
         else:
-            with pytest.raises(UntrustedValueError):
+            with pytest.raises(errors.UntrustedValueError):
                 lake.export_catalog(str(path), copy_files=True)
 
     assert secret.read_text() == "[core]\nfernet_key = secret"

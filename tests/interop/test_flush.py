@@ -14,18 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.upkeep.flush import Flush, FlushRule
-from airflow_provider_ducklake.lake.errors import (
-    CatalogError,
-    FilesReleasedError,
-    InvalidInputError,
-    SchemaNotFoundError,
-    StorageError,
-    TableNotFoundError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
@@ -318,13 +309,13 @@ def test_what_is_done_is_said(lake):
 
 
 def test_arguments_that_cannot_be_are_refused(lake):
-    with pytest.raises(InvalidInputError, match="not both"):
+    with pytest.raises(errors.InvalidInputError, match="not both"):
         lake.flush_inlined_data("t", schema="main")
-    with pytest.raises(InvalidInputError, match="min_rows=-1"):
+    with pytest.raises(errors.InvalidInputError, match="min_rows=-1"):
         lake.flush_inlined_data(min_rows=-1)
-    with pytest.raises(TableNotFoundError):
+    with pytest.raises(errors.TableNotFoundError):
         lake.flush_inlined_data("nothing")
-    with pytest.raises(SchemaNotFoundError):
+    with pytest.raises(errors.SchemaNotFoundError):
         lake.flush_inlined_data(schema="nothing")
 
 
@@ -350,14 +341,16 @@ def test_a_table_that_cannot_be_written_does_not_keep_the_others(lake, catalog):
     directory.write_text("in its way")
     before = seen_by_the_reference(catalog)
 
-    with pytest.raises(StorageError, match=r"1 tables could not .* flushed 1 others\. main\.bad: ") as failed:
+    with pytest.raises(
+        errors.StorageError, match=r"1 tables could not .* flushed 1 others\. main\.bad: "
+    ) as failed:
         lake.flush_inlined_data()
 
     assert f"snapshot {lake.current_snapshot().id} " in str(failed.value)
     assert before.items() <= seen_by_the_reference(catalog).items()
-    with pytest.raises(StorageError, match="nothing landed"):
+    with pytest.raises(errors.StorageError, match="nothing landed"):
         lake.flush_inlined_data()
-    with pytest.raises(StorageError, match="bad"):
+    with pytest.raises(errors.StorageError, match="bad"):
         lake.flush_inlined_data("bad")
     assert lake.jobs.protected_prefixes() == frozenset()
     directory.unlink()
@@ -451,7 +444,7 @@ def test_who_began_before_a_flush_loses_nothing_after_it(name, postgres_catalog)
 
 
 def test_a_table_that_is_dropped_meanwhile_is_left_alone(lake, catalog):
-    with pytest.raises(TableNotFoundError):
+    with pytest.raises(errors.TableNotFoundError):
         flushing_beside(lake, catalog, "DROP TABLE t").run()
     assert not [one for one in Path(catalog.data_path).rglob("*.parquet") if one.name.endswith("-0.parquet")]
 
@@ -508,7 +501,7 @@ def test_a_cell_that_is_no_value_is_named_by_its_column(sqlite_catalog, type_, c
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         for read in (lake.read_arrow, lake.flush_inlined_data):
-            with pytest.raises(CatalogError):
+            with pytest.raises(errors.CatalogError):
                 read("odd")
 
 
@@ -522,11 +515,13 @@ def test_a_cell_that_cannot_be_read_keeps_the_rows_of_its_table_alone(lake, cata
         connection.execute(f'UPDATE "{name}" SET d = ?', ["abc"])
         repair = f"UPDATE \"{name}\" SET d = '2026-01-02'"
 
-    with pytest.raises(CatalogError, match=r"flushed 1 others. main.days: An inlined row has a value that"):
+    with pytest.raises(
+        errors.CatalogError, match=r"flushed 1 others. main.days: An inlined row has a value that"
+    ):
         lake.flush_inlined_data()
     assert lake.flush_inlined_data("t") == []
 
-    with pytest.raises(CatalogError, match="does not fit column d"):  # alone, and no retry cures it
+    with pytest.raises(errors.CatalogError, match="does not fit column d"):  # alone, and no retry cures it
         lake.flush_inlined_data()
     with closing(sqlite3.connect(catalog.location)) as connection, connection:
         connection.execute(repair)
@@ -555,7 +550,7 @@ def test_files_that_a_clean_up_gave_up_are_not_committed_and_a_retry_flushes(lak
             lake.jobs.release(one)
         return lake.committer.commit_change_sets(change_sets, CommitInfo(), job_ids=job_ids)
 
-    with pytest.raises(FilesReleasedError) as given_up, no_retry_on_user_errors():
+    with pytest.raises(errors.FilesReleasedError) as given_up, no_retry_on_user_errors():
         Flush(lake.opened.catalog, lake.locate, FlushRule(QualifiedName.of(("main", "t"))), commit).run()
 
     assert "clean-up of orphaned files" in str(given_up.value)
@@ -569,7 +564,7 @@ def test_it_gives_up_where_rows_are_deleted_again_and_again(lake, catalog):
     deletes = "DELETE FROM t WHERE i = (SELECT max(i) FROM t)"
     flush = flushing_beside(lake, catalog, deletes, times=10)
 
-    with pytest.raises(TransactionConflictError):
+    with pytest.raises(errors.TransactionConflictError):
         flush.run()
 
     assert len(lake.flush_inlined_data("t")) == 1
@@ -643,7 +638,7 @@ def test_rows_that_cannot_be_read_there_are_refused(mariadb_catalog):
         reference.sql("INSERT INTO t VALUES (1)")
     with (
         Lake.connect(mariadb_catalog.sqlalchemy_url) as lake,
-        pytest.raises(UnsupportedFeatureError, match="cannot read from mysql"),
+        pytest.raises(errors.UnsupportedFeatureError, match="cannot read from mysql"),
     ):
         lake.flush_inlined_data("t")
 
@@ -653,7 +648,7 @@ def test_rows_of_types_that_we_do_not_write_stay(lake, catalog):
         reference.sql("CREATE TABLE v AS SELECT TIME_NS '12:30:00.123456789' AS i")
 
     assert [one.table.name for one in lake.flush_inlined_data()] == ["t"]
-    with pytest.raises(UnsupportedFeatureError, match="column i has type time_ns"):
+    with pytest.raises(errors.UnsupportedFeatureError, match="column i has type time_ns"):
         lake.flush_inlined_data("v")
 
 

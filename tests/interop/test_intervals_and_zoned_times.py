@@ -7,15 +7,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    CatalogError,
-    InvalidInputError,
-    InvalidPartitionError,
-    InvalidValueError,
-    SchemaMismatchError,
-    UnsupportedFeatureError,
-)
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import USUAL_KINDS, file_catalog
@@ -182,11 +175,11 @@ def test_files_say_of_columns_what_those_of_duckdb_say(sqlite_catalog, theirs):
 def test_columns_of_which_nothing_is_counted_may_hold_null(theirs):
     with Lake.connect(theirs.sqlalchemy_url) as lake:
         for column in ("v", "z"):
-            with pytest.raises(InvalidInputError, match=column), lake.transaction() as tx:
+            with pytest.raises(errors.InvalidInputError, match=column), lake.transaction() as tx:
                 tx.set_not_null("t", column)
         assert sorted(lake.read_arrow("t", filter="v IS NULL")["id"].to_pylist()) == [2]
         assert sorted(lake.read_arrow("t", filter="z IS NOT NULL")["id"].to_pylist()) == [1, 3, 4, 5]
-        with pytest.raises(InvalidInputError, match="IS NULL"):
+        with pytest.raises(errors.InvalidInputError, match="IS NULL"):
             lake.read_arrow("t", filter="z = '00:00:00+00'")
 
 
@@ -238,12 +231,12 @@ def test_intervals_that_files_do_not_hold_are_refused_with_their_row(new_catalog
         for limit, (text, value) in product((0, 10), REFUSED.items()):
             lake.set_option("data_inlining_row_limit", limit)
             bad = pa.table({"id": pa.array([1, 2]), "v": pa.array([None, value], INTERVALS)})
-            with pytest.raises(InvalidValueError, match=f"column v: 1 value .*'{text}' in row 2 of"):
+            with pytest.raises(errors.InvalidValueError, match=f"column v: 1 value .*'{text}' in row 2 of"):
                 lake.append_arrow("t", bad)
-        with pytest.raises(CatalogError, match=r"1 tables could not be flushed, snapshot .* 1 others"):
+        with pytest.raises(errors.CatalogError, match=r"1 tables could not be flushed, snapshot .* 1 others"):
             lake.flush_inlined_data()
         assert len(lake.files("o")) == 1
-        with pytest.raises(InvalidValueError, match=r"column v: 4 values .*'-1 month' of row id 1"):
+        with pytest.raises(errors.InvalidValueError, match=r"column v: 4 values .*'-1 month' of row id 1"):
             lake.flush_inlined_data("t")
         assert lake.verify() == []
     with open_lake(catalog) as reference:
@@ -251,7 +244,10 @@ def test_intervals_that_files_do_not_hold_are_refused_with_their_row(new_catalog
         reference.sql("DELETE FROM t WHERE id > 0")
         with pytest.raises(duckdb.IOException, match="negative intervals"):  # rows of older snapshots
             reference.sql("CALL ducklake_flush_inlined_data('lake')")
-    with Lake.connect(catalog.sqlalchemy_url) as lake, pytest.raises(InvalidValueError, match="row id 1"):
+    with (
+        Lake.connect(catalog.sqlalchemy_url) as lake,
+        pytest.raises(errors.InvalidValueError, match="row id 1"),
+    ):
         lake.flush_inlined_data("t")
 
 
@@ -262,7 +258,7 @@ def test_intervals_longer_than_arrow_s_are_named(sqlite_catalog):
         reference.sql("CREATE TABLE d (id BIGINT); INSERT INTO d VALUES (1)")
         reference.sql("ALTER TABLE d ADD COLUMN v INTERVAL DEFAULT '3000000 hours'")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        for table, error in {"t": CatalogError, "d": UnsupportedFeatureError}.items():
+        for table, error in {"t": errors.CatalogError, "d": errors.UnsupportedFeatureError}.items():
             with pytest.raises(error, match=r"column v.*nanoseconds, and has none of 3000000:00:00"):
                 lake.read_arrow(table)
             assert lake.read_arrow(table, columns=["id"]).num_rows == 1
@@ -276,11 +272,17 @@ def test_columns_come_and_go_and_their_defaults_are_duckdb_s(sqlite_catalog):
             tx.add_column("t", "o", "timetz")
             tx.drop_column("t", "v")
         for type_, default in {"interval": "1 day", "timetz": "01:00:00+02"}.items():
-            with pytest.raises(InvalidInputError, match="cannot have a default"), lake.transaction() as tx:
+            with (
+                pytest.raises(errors.InvalidInputError, match="cannot have a default"),
+                lake.transaction() as tx,
+            ):
                 tx.add_column("t", "x", type_, default=default)
-        with pytest.raises(InvalidPartitionError, match="type interval cannot"), lake.transaction() as tx:
+        with (
+            pytest.raises(errors.InvalidPartitionError, match="type interval cannot"),
+            lake.transaction() as tx,
+        ):
             tx.set_partitioned_by("t", ["n"])
-        with pytest.raises(SchemaMismatchError, match="z is timetz in the table; string does not fit"):
+        with pytest.raises(errors.SchemaMismatchError, match="z is timetz in the table; string does not fit"):
             lake.append_arrow("t", ROWS.select(["id"]).append_column("z", pa.array(["01:00:00+02"] * 5)))
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
         reference.sql("ALTER TABLE t ADD COLUMN v INTERVAL DEFAULT '1 month 1 day'")

@@ -6,17 +6,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    AlreadyExistsError,
-    CatalogError,
-    InvalidInputError,
-    SchemaNotFoundError,
-    TableNotFoundError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
@@ -120,7 +112,9 @@ def test_we_read_what_others_wrote_there(catalog):
         assert lake.tables(inserted) == [QualifiedName.of("sales.europe.orders")]
         assert lake.read_arrow("SALES.Europe.orders", at=inserted).sort_by("i") == ROWS
         assert lake.reads.view("sales.europe.v", inserted + 1).sql == "SELECT i FROM orders"
-        with pytest.raises(SchemaNotFoundError, match=r"'sales.europe' does not exist .* leave it out"):
+        with pytest.raises(
+            errors.SchemaNotFoundError, match=r"'sales.europe' does not exist .* leave it out"
+        ):
             lake.read_arrow("sales.europe.orders")
 
 
@@ -134,7 +128,7 @@ def test_names_with_dots_are_no_paths(lake):
     assert lake.table_snapshot(("a", "b", "t")).schema.names == ("j",)
     assert lake.reads.schema("a.b").name == SchemaPath(("a", "b"))
     assert [str(name) for name in lake.tables()][:2] == ["a.b.t", '"a.b".t']
-    with pytest.raises(TableNotFoundError, match=r"a\.b\.orders"):
+    with pytest.raises(errors.TableNotFoundError, match=r"a\.b\.orders"):
         lake.read_arrow("a.b.orders")
 
 
@@ -142,9 +136,9 @@ def test_a_schema_is_one_of_its_parent(lake):
     planted(lake)
 
     with lake.transaction() as tx:
-        with pytest.raises(AlreadyExistsError, match="SALES"):
+        with pytest.raises(errors.AlreadyExistsError, match="SALES"):
             tx.create_schema("SALES.EUROPE")
-        with pytest.raises(SchemaNotFoundError, match="nope"):
+        with pytest.raises(errors.SchemaNotFoundError, match="nope"):
             tx.create_schema("nope.x")
         tx.create_schema("Sales.africa")
         tx.create_schema("sales.africa.eg")
@@ -157,7 +151,7 @@ def test_a_schema_goes_with_all_that_lies_in_it(lake, catalog):
     planted(lake)
     before = lake.current_snapshot().id
     with (
-        pytest.raises(InvalidInputError, match=r"schema sales.europe, schema sales.asia\. Drop"),
+        pytest.raises(errors.InvalidInputError, match=r"schema sales.europe, schema sales.asia\. Drop"),
         lake.transaction() as tx,
     ):
         tx.drop_schema("sales")
@@ -208,7 +202,10 @@ def test_schemas_that_lie_in_each_other_are_an_error_that_names_one(lake, catalo
         "WHERE schema_name = 'de') WHERE schema_name = 'sales'",
     )
 
-    with Lake.connect(catalog.sqlalchemy_url) as again, pytest.raises(CatalogError, match="lies in itself"):
+    with (
+        Lake.connect(catalog.sqlalchemy_url) as again,
+        pytest.raises(errors.CatalogError, match="lies in itself"),
+    ):
         again.tables()
     with Lake.connect(catalog.sqlalchemy_url) as again:
         (found,) = again.verify()
@@ -221,7 +218,7 @@ def test_schemas_that_lie_in_each_other_are_an_error_that_names_one(lake, catalo
 def test_1_0_has_none(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         sentence = r"DuckLake 1\.0 does not support nested schemas.*to_version='1\.1'"
-        with pytest.raises(UnsupportedFeatureError, match=sentence), lake.transaction() as tx:
+        with pytest.raises(errors.UnsupportedFeatureError, match=sentence), lake.transaction() as tx:
             tx.create_schema("main.europe")
         with lake.transaction() as tx:
             tx.create_schema('"main.europe"')
@@ -266,7 +263,7 @@ def test_what_conflicts_with_what(lake, catalog, ours, theirs, is_conflict):
                 done(first, theirs)
 
     if is_conflict:
-        with pytest.raises(TransactionConflictError):
+        with pytest.raises(errors.TransactionConflictError):
             both()
     else:
         both()
@@ -300,7 +297,7 @@ def test_what_happens_to_a_table_there_is_seen(lake):
 def test_nothing_waits_for_a_table_that_1_0_cannot_have(catalog):
     with (
         Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake,
-        pytest.raises(UnsupportedFeatureError, match="nested schemas"),
+        pytest.raises(errors.UnsupportedFeatureError, match="nested schemas"),
     ):
         lake.table_changes("a.b.c", 0, {"insert"})
 

@@ -12,17 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    CatalogRefusedError,
-    InvalidInputError,
-    SchemaNotFoundError,
-    SnapshotNotFoundError,
-    StorageError,
-    TableNotFoundError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, OnClear
 from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
@@ -290,7 +281,7 @@ def test_types_that_are_not_written_are_refused_also_by_a_dry_run(lake, catalog,
         reference.sql("DELETE FROM v WHERE i = 7")
         rows = reference.sql(texts)
 
-    with pytest.raises(UnsupportedFeatureError, match=r"main\.v .* column v has type time_ns"):
+    with pytest.raises(errors.UnsupportedFeatureError, match=r"main\.v .* column v has type time_ns"):
         lake.restore("v", at=then, dry_run=dry_run)
 
     with open_lake(catalog) as reference:
@@ -302,13 +293,13 @@ def test_types_that_are_not_written_are_refused_also_by_a_dry_run(lake, catalog,
 
 
 REFUSED = {
-    "never was": ({"at": 77}, SnapshotNotFoundError, "77"),
-    "has expired": ({"at": 2}, SnapshotNotFoundError, "2"),
-    "lies in the future": ({"at": datetime(2999, 1, 1, tzinfo=UTC)}, InvalidInputError, "future"),
-    "has no zone": ({"at": datetime(2026, 1, 1)}, InvalidInputError, "zone"),  # noqa: DTZ001 - refused for it
-    "had no such table": ({"at": 1, "table": "new"}, TableNotFoundError, "new"),
-    "had no such schema": ({"at": 1, "table": None, "schema": "s"}, SchemaNotFoundError, "s"),
-    "is of two things": ({"at": 1, "schema": "main"}, InvalidInputError, "not both"),
+    "never was": ({"at": 77}, errors.SnapshotNotFoundError, "77"),
+    "has expired": ({"at": 2}, errors.SnapshotNotFoundError, "2"),
+    "lies in the future": ({"at": datetime(2999, 1, 1, tzinfo=UTC)}, errors.InvalidInputError, "future"),
+    "has no zone": ({"at": datetime(2026, 1, 1)}, errors.InvalidInputError, "zone"),  # noqa: DTZ001 - refused for it
+    "had no such table": ({"at": 1, "table": "new"}, errors.TableNotFoundError, "new"),
+    "had no such schema": ({"at": 1, "table": None, "schema": "s"}, errors.SchemaNotFoundError, "s"),
+    "is of two things": ({"at": 1, "schema": "main"}, errors.InvalidInputError, "not both"),
 }
 
 
@@ -332,7 +323,7 @@ def test_a_file_that_is_gone_is_named_and_nothing_is_left_behind(lake, tmp_path)
         Path(path).unlink()
     files, newest = sorted(tmp_path.rglob("*.parquet")), lake.current_snapshot()
 
-    with pytest.raises(StorageError, match=r"\.parquet"):
+    with pytest.raises(errors.StorageError, match=r"\.parquet"):
         lake.restore("t", at=THEN)
 
     assert gone
@@ -353,7 +344,7 @@ def test_who_may_not_create_our_table_is_refused_before_anything_is_copied(new_c
         files, protected = sorted(tmp_path.rglob("*")), lake.jobs.protected_prefixes()
         with another_user(catalog, on_schema="USAGE") as theirs, Lake.connect(theirs.sqlalchemy_url) as other:
             for dry_run in [True, False] if kind == "postgres" else [False]:  # MariaDB tells by creating only
-                with pytest.raises(CatalogRefusedError):
+                with pytest.raises(errors.CatalogRefusedError):
                     other.restore("t", at=int(then), dry_run=dry_run)
         assert (sorted(tmp_path.rglob("*")), lake.jobs.protected_prefixes()) == (files, protected)
         assert lake.restore("t", at=int(then)).committed is not None
@@ -384,7 +375,7 @@ def test_what_changes_the_table_meanwhile_is_a_conflict(interrupted, catalog, tm
         interrupted.meanwhile = partial(run, catalog, statement)
         newest = interrupted.current_snapshot().id
 
-        with pytest.raises(TransactionConflictError, match="restore it"):
+        with pytest.raises(errors.TransactionConflictError, match="restore it"):
             interrupted.restore("t", at=THEN)
 
         assert interrupted.current_snapshot().id == newest + 1, statement
@@ -399,7 +390,7 @@ def run(catalog, statement):
 
 def test_an_expiry_meanwhile_is_a_conflict(interrupted):
     interrupted.meanwhile = lambda: interrupted.expire_snapshots(snapshots=[THEN])
-    with pytest.raises(TransactionConflictError, match="expired snapshot 5"):
+    with pytest.raises(errors.TransactionConflictError, match="expired snapshot 5"):
         interrupted.restore("t", at=THEN)
 
 

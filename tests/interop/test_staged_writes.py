@@ -14,17 +14,8 @@ from threading import Barrier
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    FilesReleasedError,
-    InvalidInputError,
-    SchemaNotFoundError,
-    SparkJobError,
-    TableNotFoundError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-    UntrustedValueError,
-)
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION
@@ -169,14 +160,14 @@ def test_a_table_of_a_new_schema_can_be_read_before_its_commit(lake):
     staged = stage(lake, "new.t", rows_of(1, 2), creates=True)
 
     assert lake.read_arrow("new.t", staged=[staged]).column("id").to_pylist() == [1, 2]
-    with pytest.raises(SchemaNotFoundError, match=r"Schema 'new' does not exist"):
+    with pytest.raises(errors.SchemaNotFoundError, match=r"Schema 'new' does not exist"):
         lake.read_arrow("new.t")
 
 
 def test_a_nested_schema_is_created_in_the_one_that_is_there(tmp_path):
     with Lake.create(f"sqlite:///{tmp_path}/lake.sqlite", f"{tmp_path}/files/", version="1.1") as lake:
         lake.writes.keyed_commit(CommitKey(("the first makes the table of keys",)))
-        with pytest.raises(SchemaNotFoundError, match=r"Schema 'sales' does not exist"):
+        with pytest.raises(errors.SchemaNotFoundError, match=r"Schema 'sales' does not exist"):
             stage(lake, "sales.europe.t", rows_of(1), creates=True)
         with lake.transaction() as tx:
             tx.create_schema("Sales")
@@ -190,7 +181,7 @@ def test_a_nested_schema_is_created_in_the_one_that_is_there(tmp_path):
 
 
 def test_nested_schemas_need_ducklake_1_1(lake):
-    with pytest.raises(UnsupportedFeatureError, match=r"1\.1"):
+    with pytest.raises(errors.UnsupportedFeatureError, match=r"1\.1"):
         stage(lake, "sales.europe.t", rows_of(1), creates=True)
 
 
@@ -198,7 +189,7 @@ def test_writes_that_create_different_tables_of_one_name_are_refused(sqlite_cata
     others = pa.table({"id": pa.array([7], pa.int32())})
     staged = [stage(lake, "fresh", rows_of(1), creates=True), stage(lake, "fresh", others, creates=True)]
 
-    with pytest.raises(InvalidInputError, match=r"Two staged writes create main\.fresh") as refused:
+    with pytest.raises(errors.InvalidInputError, match=r"Two staged writes create main\.fresh") as refused:
         commit(lake, *staged)
 
     assert all(one.directory in str(refused.value) for one in staged)
@@ -213,7 +204,7 @@ def test_a_table_that_came_to_be_meanwhile_takes_the_rows_if_it_is_equal(sqlite_
     duckdb(sqlite_catalog, "INSERT INTO fresh VALUES (2), (3)")
     duckdb(sqlite_catalog, "DELETE FROM fresh WHERE id = 3")  # no conflict: the rows follow what is there now
 
-    with pytest.raises(TransactionConflictError, match="other columns or partition keys"):
+    with pytest.raises(errors.TransactionConflictError, match="other columns or partition keys"):
         commit(lake, staged, other)
     assert ids(sqlite_catalog, "fresh") == [2]
 
@@ -250,7 +241,7 @@ def test_each_write_conflicts_with_what_came_after_its_own_plan(sqlite_catalog, 
     late = stage(lake, "lines", rows_of(20))
     before = dump_catalog(sqlite_catalog)
 
-    with pytest.raises(TransactionConflictError, match=r"main\.orders"):
+    with pytest.raises(errors.TransactionConflictError, match=r"main\.orders"):
         commit(lake, late, early)
 
     assert dump_catalog(sqlite_catalog) == before
@@ -277,9 +268,9 @@ def test_a_write_is_committed_once_whoever_commits_it(catalog, lake):
     commit(lake, staged)
     before = dump_catalog(catalog)
 
-    with pytest.raises(FilesReleasedError, match=staged.job_id):
+    with pytest.raises(errors.FilesReleasedError, match=staged.job_id):
         commit(lake, staged, other)
-    with pytest.raises(InvalidInputError, match="given twice"):
+    with pytest.raises(errors.InvalidInputError, match="given twice"):
         commit(lake, other, other)
 
     assert dump_catalog(catalog) == before
@@ -315,9 +306,9 @@ def test_a_table_can_be_read_as_it_would_be(sqlite_catalog, lake):
     assert read("main.LINES", columns=["id"]) == [9]
     assert read("FRESH") == [6, 7]
     assert lake.read_arrow("orders")["id"].to_pylist() == [50]
-    with pytest.raises(TableNotFoundError):
+    with pytest.raises(errors.TableNotFoundError):
         read("absent")
-    with pytest.raises(InvalidInputError, match="leave out at"):
+    with pytest.raises(errors.InvalidInputError, match="leave out at"):
         read("orders", at=1)
     commit(lake, *staged)
     assert lake.read_arrow("orders").num_rows == 4
@@ -334,9 +325,9 @@ def test_an_audit_fails_where_the_commit_would(sqlite_catalog, lake, sql, proble
     staged = stage(lake, "orders", rows_of(1))
     duckdb(sqlite_catalog, sql)
 
-    with pytest.raises(TransactionConflictError, match=problem):
+    with pytest.raises(errors.TransactionConflictError, match=problem):
         lake.read_arrow("orders", staged=[staged])
-    with pytest.raises(TransactionConflictError):
+    with pytest.raises(errors.TransactionConflictError):
         commit(lake, staged)
 
 
@@ -379,7 +370,7 @@ def test_a_commit_releases_its_jobs_and_their_files_are_found_for_as_long_as_the
 
         assert lake.read_arrow("orders")["id"].to_pylist() == [1, 2]
         assert (is_open(lake, staged), lake.jobs.snapshot_of(staged.job_id)) == (False, committed.id)
-        with pytest.raises(FilesReleasedError):
+        with pytest.raises(errors.FilesReleasedError):
             commit(lake, staged)
         with lake.transaction() as tx:
             tx.truncate("orders")
@@ -420,7 +411,7 @@ def at_once(catalog: CatalogDatabase, tasks: list[list[StagedWrite]], discarded:
                 if discarded and place == discarded:
                     return "discarded" if lake.jobs.release(tasks[place][0].job_id) else None
                 return "committed" if commit(lake, *tasks[place]) else None
-            except FilesReleasedError:
+            except errors.FilesReleasedError:
                 return None
 
     with ThreadPoolExecutor(len(tasks)) as pool:
@@ -428,10 +419,12 @@ def at_once(catalog: CatalogDatabase, tasks: list[list[StagedWrite]], discarded:
 
 
 DAMAGES = {
-    "{}": SparkJobError,
-    "no JSON": SparkJobError,
-    json.dumps({"v": FORMAT_VERSION, "job_id": "another"}): SparkJobError,
-    json.dumps({"v": FORMAT_VERSION, "job_id": "JOB", "results": [{"parts": ["../x"]}]}): UntrustedValueError,
+    "{}": errors.SparkJobError,
+    "no JSON": errors.SparkJobError,
+    json.dumps({"v": FORMAT_VERSION, "job_id": "another"}): errors.SparkJobError,
+    json.dumps(
+        {"v": FORMAT_VERSION, "job_id": "JOB", "results": [{"parts": ["../x"]}]}
+    ): errors.UntrustedValueError,
 }
 
 
@@ -480,9 +473,9 @@ def test_sealed_documents_count_only_in_the_directory_for_which_their_job_was_re
     shutil.copytree(staged.directory, copied)
     assert Path(copied, "_DONE").read_bytes().startswith(b"DLS2")
 
-    with pytest.raises(InvalidInputError, match="is not a staged write of this lake"):
+    with pytest.raises(errors.InvalidInputError, match="is not a staged write of this lake"):
         read_staged(lake, job_io.stage_uri(copied))
     with closing(sqlite3.connect(sqlite_catalog.location)) as database, database:
         database.execute("UPDATE airflow_ducklake_job SET prefix = ?", (copied,))
-    with pytest.raises(UntrustedValueError, match=r"is not what job .* was registered for"):
+    with pytest.raises(errors.UntrustedValueError, match=r"is not what job .* was registered for"):
         read_staged(lake, job_io.stage_uri(copied))

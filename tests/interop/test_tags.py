@@ -10,17 +10,9 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, text
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidNameError,
-    SnapshotNotFoundError,
-    SnapshotTaggedError,
-    TagExistsError,
-    TaggedSnapshotLostError,
-    TagNotFoundError,
-)
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.spec.tags import LONGEST_NAME
 from tests.interop.compacting import merge_adjacent, rewrite
@@ -120,9 +112,9 @@ def test_a_tag_survives_expiry_and_clean_up_and_goes_once_it_is_removed(lake, ca
 
     assert ([one.id for one in last.snapshots], last.kept_by_tags) == ([CLOSE], 0)
     assert files(catalog) < before
-    with pytest.raises(TagNotFoundError, match="'q3-close'; the lake has none"):
+    with pytest.raises(errors.TagNotFoundError, match="'q3-close'; the lake has none"):
         lake.read_arrow("t", at="tag:q3-close")
-    with pytest.raises(SnapshotNotFoundError):
+    with pytest.raises(errors.SnapshotNotFoundError):
         lake.read_arrow("t", at=CLOSE)
     assert lake.verify() == []
 
@@ -152,7 +144,7 @@ def test_every_catalog_keeps_what_is_tagged(own):
     assert by_us(own, None) == [(2,)]
     assert own.untag("Quarter").snapshot_id == 2
     assert [one.name for one in own.tags()] == ["quarter"]
-    with pytest.raises(TagNotFoundError, match="'Quarter'; the lake has 'quarter'"):
+    with pytest.raises(errors.TagNotFoundError, match="'Quarter'; the lake has 'quarter'"):
         own.untag("Quarter")
     assert own.verify() == []
 
@@ -193,7 +185,7 @@ def test_a_tag_names_a_snapshot_wherever_one_can_be_named(own):
 def test_a_name_stays_where_it_is_unless_it_is_to_be_moved(own):
     own.tag("release", 2)
 
-    with pytest.raises(TagExistsError, match="'release' names snapshot 2, and was to name snapshot 3"):
+    with pytest.raises(errors.TagExistsError, match="'release' names snapshot 2, and was to name snapshot 3"):
         own.tag("release", 3)
     assert own.snapshot_at("tag:release").id == 2
     moved = own.tag("release", 3, replace=True)
@@ -218,9 +210,9 @@ def test_a_name_stays_where_it_is_unless_it_is_to_be_moved(own):
 )
 def test_a_name_that_no_tag_can_have_is_refused(sqlite_catalog, name, said):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with pytest.raises(InvalidNameError, match=said):
+        with pytest.raises(errors.InvalidNameError, match=said):
             lake.tag(name)
-        with pytest.raises(InvalidNameError, match=said):
+        with pytest.raises(errors.InvalidNameError, match=said):
             lake.untag(name)
         assert lake.tags() == []
 
@@ -239,15 +231,15 @@ def test_every_catalog_keeps_each_name_as_it_is(own, name):
 
 def test_what_names_no_snapshot_is_refused(own):
     for at in ("2", "q3", "TAG:q3"):
-        with pytest.raises(InvalidInputError, match="a snapshot id, an aware datetime, or a tag"):
+        with pytest.raises(errors.InvalidInputError, match="a snapshot id, an aware datetime, or a tag"):
             own.read_arrow("t", at=at)
-    with pytest.raises(TagNotFoundError):
+    with pytest.raises(errors.TagNotFoundError):
         own.read_arrow("t", at="tag:q3")
-    with pytest.raises(TagNotFoundError):
+    with pytest.raises(errors.TagNotFoundError):
         own.untag("q3")
-    with pytest.raises(SnapshotNotFoundError):
+    with pytest.raises(errors.SnapshotNotFoundError):
         own.tag("q3", 99)
-    with pytest.raises(SnapshotNotFoundError):
+    with pytest.raises(errors.SnapshotNotFoundError):
         own.tag("q3", datetime(2020, 1, 1, tzinfo=UTC))
     assert own.tags() == []
 
@@ -257,7 +249,7 @@ def test_a_tagged_snapshot_does_not_expire_by_its_id(own, dry_run):
     own.tag("a", 1)
     own.tag("b", 1)
 
-    with pytest.raises(SnapshotTaggedError, match=r"1 \('a', 'b'\)"):
+    with pytest.raises(errors.SnapshotTaggedError, match=r"1 \('a', 'b'\)"):
         own.expire_snapshots(snapshots=[0, 1], dry_run=dry_run)
     assert [one.id for one in own.snapshots()] == [0, 1, 2, 3]
     kept = own.expire_snapshots(snapshots=[0, 1], keep=[1], dry_run=dry_run)
@@ -284,7 +276,9 @@ def test_what_duckdb_expired_all_the_same_is_said(lake, catalog):
     lake.close()
     expired_by_duckdb(catalog)
 
-    with pytest.raises(TaggedSnapshotLostError, match=f"names snapshot {CLOSE}, made at .*ducklake_expire"):
+    with pytest.raises(
+        errors.TaggedSnapshotLostError, match=f"names snapshot {CLOSE}, made at .*ducklake_expire"
+    ):
         lake.read_arrow("t", at="tag:q3-close")
     (tag,) = lake.tags()
     assert (tag.is_lost, tag.snapshot_time) == (True, made)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tracemalloc
 from decimal import Decimal
 from random import Random
@@ -129,6 +130,17 @@ def test_a_text_is_the_value_that_duckdb_casts_it_to(name):
             ).fetchone()
             assert theirs == again, text
     assert read
+
+
+@pytest.mark.parametrize("text", ["", "a b", r"\x41b", r"\x4", r"\xZZ", r"\X41", "\\", "é"])
+def test_bytes_are_those_that_duckdb_casts_a_text_to(text):
+    try:
+        (wanted,) = duckdb.execute("SELECT CAST(? AS BLOB)", [text]).fetchone()
+    except duckdb.Error:
+        with pytest.raises(ValueError, match=re.escape(text)):
+            values_of_texts(pa.array([text]), parse_type("blob"), Formats())
+    else:
+        assert values_of_texts(pa.array([text]), parse_type("blob"), Formats()).to_pylist() == [wanted]
 
 
 _JSON_TYPES = (

@@ -13,6 +13,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, SparkJobError
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
 from airflow_provider_ducklake.lake.planning.writing.write import Evolution, plan_write
+from airflow_provider_ducklake.lake.spark.job import request as jobs
 from airflow_provider_ducklake.lake.spark.job.codec import (
     DocumentError,
     decode,
@@ -21,22 +22,6 @@ from airflow_provider_ducklake.lake.spark.job.codec import (
     encode,
     encode_cell,
     loads,
-)
-from airflow_provider_ducklake.lake.spark.job.request import (
-    Action,
-    Clause,
-    CompactionSource,
-    Dataset,
-    DatasetSource,
-    JobRequest,
-    LakeSource,
-    OverwriteSource,
-    RowChangeSource,
-    SqlSource,
-    Step,
-    StreamSource,
-    TransformSource,
-    job_directory,
 )
 from airflow_provider_ducklake.lake.spark.job.results import Done, Part, StagedWriteDocument
 from airflow_provider_ducklake.lake.spec.options import Options
@@ -125,27 +110,34 @@ def test_a_request_of_each_kind_comes_back(sqlite_catalog):
         scan = _in_plain_rows(lake.scan("t", filter="s LIKE 'a%' OR i IN (1, 2)"))
         feed = _in_plain_rows(lake.changes("t", 0, lake.current_snapshot().id).plan)
         merge = lake.maintenance.plan_merge("t")
-    rows = TransformSource("module:function", {"a": Dataset("csv", "in.csv", {"header": "true"})})
-    clauses = (Clause(Action.UPDATE, "target.i > 1", {"s": "'x'"}), Clause(Action.DELETE, None, None))
-    change = RowChangeSource(scan, rows, "target.i = source.i", clauses, (Clause(Action.INSERT),))
-    steps = (Step("SELECT 1", 0, None, ("a",)), Step("SELECT 2", view="v"))
+    rows = jobs.TransformSource("module:function", {"a": jobs.Dataset("csv", "in.csv", {"header": "true"})})
+    clauses = (
+        jobs.Clause(jobs.Action.UPDATE, "target.i > 1", {"s": "'x'"}),
+        jobs.Clause(jobs.Action.DELETE, None, None),
+    )
+    change = jobs.RowChangeSource(
+        scan, rows, "target.i = source.i", clauses, (jobs.Clause(jobs.Action.INSERT),)
+    )
+    steps = (jobs.Step("SELECT 1", 0, None, ("a",)), jobs.Step("SELECT 2", view="v"))
     table = replace(merge.table, files=None)
     sources = (
-        LakeSource({"t": scan, "c": feed}, {}, steps, None, frozenset({"t", "a"})),
-        StreamSource(rows, "/checkpoint/", JOB_ID),
+        jobs.LakeSource({"t": scan, "c": feed}, {}, steps, None, frozenset({"t", "a"})),
+        jobs.StreamSource(rows, "/checkpoint/", JOB_ID),
         change,
-        OverwriteSource(DatasetSource(Dataset("parquet", "in.parquet")), change),
-        CompactionSource(Compaction(table, merge.bins, marks={merge.bins[0].files[0].id: (1, 3)}), JOB_ID, 4),
-        SqlSource("SELECT 'é'", {}),
+        jobs.OverwriteSource(jobs.DatasetSource(jobs.Dataset("parquet", "in.parquet")), change),
+        jobs.CompactionSource(
+            Compaction(table, merge.bins, marks={merge.bins[0].files[0].id: (1, 3)}), JOB_ID, 4
+        ),
+        jobs.SqlSource("SELECT 'é'", {}),
     )
-    plan = plan_write(table, job_directory(table.root, JOB_ID))
+    plan = plan_write(table, jobs.job_directory(table.root, JOB_ID))
     plan = replace(
         plan, evolution=Evolution(9, Options({"version": "1.1"}), widens=True, fixed=(1,)), where=scan.where
     )
     for source in sources:
-        request = JobRequest(JOB_ID, source, (plan, plan), "sql")
+        request = jobs.JobRequest(JOB_ID, source, (plan, plan), "sql")
 
-        assert decode(loads(dumps(encode(request, JobRequest)), "a request"), JobRequest) == request
+        assert decode(loads(dumps(encode(request, jobs.JobRequest)), "a request"), jobs.JobRequest) == request
 
 
 def test_what_many_files_share_is_written_once(sqlite_catalog):

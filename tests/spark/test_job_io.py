@@ -14,18 +14,10 @@ from hypothesis import strategies as st
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan, WriteResult
 from airflow_provider_ducklake.lake.spark.job import io as job_io
+from airflow_provider_ducklake.lake.spark.job import request as jobs
 from airflow_provider_ducklake.lake.spark.job import results
 from airflow_provider_ducklake.lake.spark.job.codec import decode, dumps, encode, loads
 from airflow_provider_ducklake.lake.spark.job.documents import reading
-from airflow_provider_ducklake.lake.spark.job.request import (
-    Dataset,
-    DatasetSource,
-    JobRequest,
-    SqlSource,
-    TransformSource,
-    job_directory,
-    source_of,
-)
 from airflow_provider_ducklake.lake.spark.job.results import Batch, decode_error, encode_error, summary
 from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile
 from airflow_provider_ducklake.lake.spec.partitioning import (
@@ -102,16 +94,16 @@ data_files = st.builds(
     partition_values=st.lists(st.none() | texts, max_size=3).map(tuple),
 )
 datasets = st.builds(
-    Dataset,
+    jobs.Dataset,
     format=st.sampled_from(["csv", "jdbc"]),
     path=st.none() | texts,
     options=st.dictionaries(texts, texts, max_size=2),
     password_env=st.none() | texts,
 )
 sources = st.one_of(
-    st.builds(DatasetSource, datasets),
-    st.builds(SqlSource, texts, st.dictionaries(texts, datasets, max_size=2)),
-    st.builds(TransformSource, texts, st.dictionaries(texts, datasets, max_size=2)),
+    st.builds(jobs.DatasetSource, datasets),
+    st.builds(jobs.SqlSource, texts, st.dictionaries(texts, datasets, max_size=2)),
+    st.builds(jobs.TransformSource, texts, st.dictionaries(texts, datasets, max_size=2)),
 )
 
 
@@ -130,15 +122,15 @@ def through_json(document):
 def test_a_request_reads_back_as_it_was(source, schema, fields, table, partition_by):
     plan = WritePlan(
         table,
-        job_directory("/lake/t/", JOB_ID),
+        jobs.job_directory("/lake/t/", JOB_ID),
         schema,
         fields,
         partition_by,
         ParquetSettings(page_version="V1"),
     )
-    request = JobRequest(JOB_ID, source, (plan,))
+    request = jobs.JobRequest(JOB_ID, source, (plan,))
 
-    assert decode(through_json(encode(request, JobRequest)), JobRequest) == request
+    assert decode(through_json(encode(request, jobs.JobRequest)), jobs.JobRequest) == request
 
 
 @given(files=st.lists(data_files, max_size=3).map(tuple), schema=schemas, fields=partition_fields)
@@ -226,16 +218,16 @@ def test_a_job_cannot_say_what_became_of_a_commit():
     assert type(decode_error(said)) is errors.SparkJobError
 
 
-def make_request(directory: Path, job_id: str = JOB_ID) -> JobRequest:
-    plan = WritePlan("main.t", job_directory(f"{directory}/", job_id), a_schema())
-    return JobRequest(job_id, source_of("in.csv"), (plan,))
+def make_request(directory: Path, job_id: str = JOB_ID) -> jobs.JobRequest:
+    plan = WritePlan("main.t", jobs.job_directory(f"{directory}/", job_id), a_schema())
+    return jobs.JobRequest(job_id, jobs.source_of("in.csv"), (plan,))
 
 
 def a_schema() -> TableSchema:
     return new_columns({"a": parse_type("int64")})
 
 
-def a_result(request: JobRequest, count: int) -> WriteResult:
+def a_result(request: jobs.JobRequest, count: int) -> WriteResult:
     files = tuple(DataFile(f"{request.directory}f{number}.parquet", 2, 10, 5) for number in range(count))
     return WriteResult(a_schema(), (), files, 2 * count, {})
 
@@ -381,9 +373,9 @@ def test_cleaning_up_leaves_data_files_or_nothing(tmp_path):
 
 def test_cleaning_up_takes_the_jobs_files_out_of_folders_of_partitions(tmp_path):
     schema = a_schema()
-    directory = job_directory(f"{tmp_path}/", JOB_ID)
+    directory = jobs.job_directory(f"{tmp_path}/", JOB_ID)
     plan = WritePlan("main.t", directory, schema, parse_partition_by(["a"], schema, "main.t"))
-    request = JobRequest(JOB_ID, source_of("in.csv"), (plan,))
+    request = jobs.JobRequest(JOB_ID, jobs.source_of("in.csv"), (plan,))
     folder = Path(plan.partition_folder(("1",)))
     folder.mkdir()
     names = [f"ducklake-{JOB_ID}-x.parquet", "ducklake-0190f3c1-0000-7000-8000-000000000099-x.parquet"]
@@ -411,7 +403,7 @@ def test_cleaning_up_takes_the_jobs_files_out_of_folders_of_partitions(tmp_path)
 )
 def test_a_source_that_cannot_be_meant_is_refused(source):
     with pytest.raises(errors.InvalidOptionError, match="source: "):
-        source_of(source)
+        jobs.source_of(source)
 
 
 @pytest.mark.parametrize(
@@ -420,13 +412,15 @@ def test_a_source_that_cannot_be_meant_is_refused(source):
 )
 def test_exactly_one_source_is_given(arguments):
     with pytest.raises(errors.InvalidInputError):
-        source_of(**arguments)
+        jobs.source_of(**arguments)
 
 
 def test_options_become_the_texts_that_spark_reads():
-    source = source_of({"path": "a.CSV.gz", "options": {"header": True, "maxColumns": 3}})
+    source = jobs.source_of({"path": "a.CSV.gz", "options": {"header": True, "maxColumns": 3}})
 
-    assert source == DatasetSource(Dataset("csv", "a.CSV.gz", {"header": "true", "maxColumns": "3"}))
+    assert source == jobs.DatasetSource(
+        jobs.Dataset("csv", "a.CSV.gz", {"header": "true", "maxColumns": "3"})
+    )
 
 
 def test_what_dag_files_load_of_jobs_is_light():

@@ -12,15 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    QueryTableError,
-    SchemaMismatchError,
-    SourceNotFoundError,
-    SparkJobError,
-    StorageError,
-)
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
 
@@ -136,9 +129,11 @@ def test_a_write_without_rows_makes_no_snapshot(session, spark, lake):
 def test_a_query_of_an_insert_that_reads_a_table_of_the_lake_says_what_does(session, lake):
     with lake.transaction() as tx:
         tx.create_table("customers", {"id": "int64"})
-    with pytest.raises(QueryTableError, match=r"sql reads main.Customers, a table of the lake.*SQLOperator"):
+    with pytest.raises(
+        errors.QueryTableError, match=r"sql reads main.Customers, a table of the lake.*SQLOperator"
+    ):
         session.insert("customers", sql="SELECT id FROM main.Customers")
-    with pytest.raises(QueryTableError, match=r"sql reads main.nobody, which is none of its sources"):
+    with pytest.raises(errors.QueryTableError, match=r"sql reads main.nobody, which is none of its sources"):
         session.insert("customers", sql="SELECT id FROM main.nobody")
 
 
@@ -215,22 +210,22 @@ def test_a_query_means_what_it_means_in_the_session(session, spark, lake):
 
 def test_errors_are_those_of_the_operators(session, spark, own, lake, tmp_path):
     before = lake.current_snapshot().id
-    with pytest.raises(SchemaMismatchError, match="extra"):
+    with pytest.raises(errors.SchemaMismatchError, match="extra"):
         session.insert("main.t", rows(spark, 1).selectExpr("*", "1 AS extra"))
-    with pytest.raises(SourceNotFoundError, match=r"nothing\.csv"):
+    with pytest.raises(errors.SourceNotFoundError, match=r"nothing\.csv"):
         session.insert("main.t", str(tmp_path / "nothing.csv"))
-    with pytest.raises(InvalidInputError, match="Give exactly one of source, sql"):
+    with pytest.raises(errors.InvalidInputError, match="Give exactly one of source, sql"):
         session.insert("main.t")
-    with pytest.raises(InvalidInputError, match="connections belong to Airflow"):
+    with pytest.raises(errors.InvalidInputError, match="connections belong to Airflow"):
         session.insert("main.t", {"format": "jdbc", "conn_id": "erp"})
-    with pytest.raises(InvalidInputError, match="another SparkSession"):
+    with pytest.raises(errors.InvalidInputError, match="another SparkSession"):
         session.insert("main.t", own.range(3))
-    with pytest.raises(InvalidInputError, match="incremental and consumer are given together"):
+    with pytest.raises(errors.InvalidInputError, match="incremental and consumer are given together"):
         session.sql("INSERT INTO main.t SELECT * FROM main.t", incremental=True)
     for name in ("target_file_size", "max_file_size", "max_input_files", "commit_every"):
-        with pytest.raises(InvalidInputError, match=f"{name} is 'many'"):
+        with pytest.raises(errors.InvalidInputError, match=f"{name} is 'many'"):
             session.merge_adjacent_files("main.t", **{name: "many"})
-    with pytest.raises(InvalidInputError, match="delete_threshold is 'many'"):
+    with pytest.raises(errors.InvalidInputError, match="delete_threshold is 'many'"):
         session.rewrite_data_files("main.t", delete_threshold="many")
 
     assert lake.current_snapshot().id == before
@@ -250,7 +245,7 @@ def test_a_message_is_required_before_any_work(session, spark, lake):
         lambda: session.rewrite_data_files("main.t", delete_threshold=0),
         session.flush_inlined_data,
     ):
-        with pytest.raises(InvalidInputError, match="message"):
+        with pytest.raises(errors.InvalidInputError, match="message"):
             work()
 
     assert lake.current_snapshot().id == before
@@ -322,7 +317,10 @@ def test_errors_of_a_read_are_the_operators(session, spark, lake):
     file, *_ = files_of(lake)
     file.unlink()
 
-    with pytest.raises(StorageError, match=rf"{file.name} of main\.t at snapshot 2"), session.translated():
+    with (
+        pytest.raises(errors.StorageError, match=rf"{file.name} of main\.t at snapshot 2"),
+        session.translated(),
+    ):
         read.collect()
     with pytest.raises(KeyError), session.translated():
         raise KeyError("of the user's own")
@@ -342,7 +340,7 @@ def _lose_the_jvm(url: str) -> None:
             lambda: session.changes("main.t", 1, lake.current_snapshot().id),
             session.translated()(read.collect),
         ):
-            with pytest.raises(SparkJobError, match=r"JVM has ended.*new SparkSession"):
+            with pytest.raises(errors.SparkJobError, match=r"JVM has ended.*new SparkSession"):
                 verb()
 
 

@@ -10,15 +10,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
-from airflow_provider_ducklake.lake.errors import (
-    DuckLakeError,
-    InvalidInputError,
-    SchemaMismatchError,
-    SourceNotFoundError,
-    SparkJobError,
-    StorageError,
-)
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.spark import text_parts, text_sources
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.job.request import source_of
@@ -74,7 +68,7 @@ def test_a_csv_is_read_as_the_tables_types_by_header_name(spark, tmp_path, new_p
 def test_a_csv_with_other_columns_lists_them(spark, tmp_path, new_plan):
     source = source_of(file(tmp_path, "in.csv", "id,other\n1,2\n"))
 
-    with pytest.raises(SchemaMismatchError, match="column other is not in the table"):
+    with pytest.raises(errors.SchemaMismatchError, match="column other is not in the table"):
         insert(spark, make_request(new_plan(new_columns({"id": "int64"})), source))
 
 
@@ -84,7 +78,7 @@ def test_a_csv_value_that_is_none_of_the_columns_fails_and_is_not_nulled(spark, 
 
     with pytest.raises(Exception, match="line 3: column id has 'NA', which is not a valid int64") as caught:
         insert(spark, make_request(plan, source))
-    assert isinstance(typed(caught.value), DuckLakeError)
+    assert isinstance(typed(caught.value), errors.DuckLakeError)
 
     named = source_of({"path": source.dataset.path, "options": {"nullValue": "NA"}})
     (result,) = insert(spark, make_request(new_plan(plan.schema), named))
@@ -112,7 +106,7 @@ def test_csv_files_with_other_columns_are_refused_unless_they_are_merged(spark, 
     source = source_of({"path": str(folder), "format": "csv"})
 
     with pytest.raises(
-        InvalidInputError, match=r"2\.csv has 'a'.* in its header where .*1\.csv has 'a', 'b'"
+        errors.InvalidInputError, match=r"2\.csv has 'a'.* in its header where .*1\.csv has 'a', 'b'"
     ):
         load(spark, source, None)
 
@@ -182,7 +176,9 @@ def test_the_rows_of_a_large_csv_are_not_broadcast(spark, tmp_path):
 def test_an_option_that_is_not_read_is_refused_by_its_name(spark, tmp_path):
     path = file(tmp_path, "in.csv", "a\n1\n")
     for name, value in (("mode", "DROPMALFORMED"), ("comment", "#"), ("seperator", ";"), ("lineSep", ";")):
-        with pytest.raises(InvalidInputError, match=f"source: the option {name} = '{value}' is not among"):
+        with pytest.raises(
+            errors.InvalidInputError, match=f"source: the option {name} = '{value}' is not among"
+        ):
             load(spark, source_of({"path": path, "options": {name: value}}), None)
 
 
@@ -204,6 +200,61 @@ def test_infer_schema_finds_the_types_that_all_values_have(spark, tmp_path):
     types = [field.dataType.simpleString() for field in load(spark, source, None).schema]
 
     assert types == ["bigint", "double", "boolean", "date", "timestamp_ntz", "string", "string"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "type_"),
+    [
+        ("00501", "10001", "string"),
+        ("+41791234567", "1", "string"),
+        ("007", "1.5", "string"),
+        ("-07", "0", "string"),
+        ("00.2", "0.10", "string"),
+        ("+5.0", "1", "string"),
+        ("12345678901234567890", "1.5", "string"),
+        ("0", "-0.5", "double"),
+        ("0", "-10", "bigint"),
+        ("1e03", "0e0", "double"),
+    ],
+)
+def test_infer_schema_takes_no_code_for_a_number(spark, tmp_path, first, second, type_):
+    path = file(tmp_path, "in.csv", f"a,b\n{first},x\n{second},x\n")
+
+    rows = load(spark, source_of({"path": path, "options": {"inferSchema": True}}), None)
+
+    assert rows.schema[0].dataType.simpleString() == type_
+    if type_ == "string":
+        assert [row.a for row in rows.collect()] == [first, second]
+
+
+def test_orc_of_others_is_refused_where_spark_reads_other_values(spark, tmp_path):
+    days = pa.array([date(1500, 1, 1), date(2024, 1, 1)])
+    nanos = pa.array([1_700_000_000_123_456_789, 1], pa.timestamp("ns"))
+    for name, columns in {
+        "old": {"d": days},
+        "new": {"d": days[1:]},
+        "struct": {"s": pa.array([{"d": one.as_py()} for one in days])},
+        "list": {"l": pa.array([[one.as_py()] for one in days])},
+        "nanos": {"n": nanos},
+    }.items():
+        orc.write_table(pa.table(columns), str(tmp_path / f"{name}.orc"))
+    spark.sql("SELECT DATE'1500-01-01' AS d, TIMESTAMP'2024-01-01' AS n").write.orc(f"{tmp_path}/spark.orc")
+
+    def rows(name, **options):
+        return load(spark, source_of({"path": f"{tmp_path}/{name}.orc", "options": options}), None)
+
+    for name in ("old", "struct"):
+        with pytest.raises(Exception, match="has a date before 1582-10-15"):
+            rows(name).collect()
+    with pytest.raises(errors.InvalidInputError, match="dates or timestamps in lists"):
+        rows("list")
+    with pytest.raises(
+        errors.InvalidInputError, match=r"nanos\.orc has timestamps \(`n`\).*truncateNanoseconds"
+    ):
+        rows("nanos")
+    assert rows("new").collect() == [(date(2024, 1, 1),)]
+    assert rows("nanos", truncateNanoseconds=True).count() == 2
+    assert rows("spark").collect()[0].d == date(1500, 1, 1)
 
 
 def test_the_users_own_schema_counts(spark, tmp_path):
@@ -260,7 +311,7 @@ def test_a_path_with_hidden_files_alone_is_named_with_what_spark_leaves_out(spar
     for given in (path, path.parent):
         source = {"path": str(given), "format": path.suffix[1:]}
         with pytest.raises(
-            InvalidInputError, match=rf"no file at {re.escape(str(given))} but .* begin with _"
+            errors.InvalidInputError, match=rf"no file at {re.escape(str(given))} but .* begin with _"
         ):
             load(spark, source_of(source), None)
 
@@ -276,7 +327,7 @@ def test_a_path_with_hidden_files_alone_is_named_with_what_spark_leaves_out(spar
 def test_a_header_that_is_no_list_of_names_is_refused_for_a_new_table(spark, tmp_path, text, words):
     path = file(tmp_path, "in.csv", text)
 
-    with pytest.raises(InvalidInputError, match=words):
+    with pytest.raises(errors.InvalidInputError, match=words):
         load(spark, source_of(path), None)
     if len(text) < 100:
         named = load(spark, source_of({"path": path, "options": {"sep": ","}}), None)
@@ -297,11 +348,13 @@ def test_a_source_has_no_file_that_links_lead_away_to(spark, tmp_path, suffix, k
     options = {"recursiveFileLookup": True} if kind == "a folder" else {}
     source = {"path": str(inside), "format": suffix, "options": options}
 
-    with pytest.raises(InvalidInputError, match=rf"is a link, or below one, that leads out of {inside}/\."):
+    with pytest.raises(
+        errors.InvalidInputError, match=rf"is a link, or below one, that leads out of {inside}/\."
+    ):
         load(spark, source_of(source), None)
     patterns = (f"{inside}/*", f"{tmp_path}/i?", f"{tmp_path}/{{in,x}}", f"{tmp_path}/*/")
     for path in patterns if kind == "a file" else patterns[:1]:
-        with pytest.raises(InvalidInputError, match="leads out of"):
+        with pytest.raises(errors.InvalidInputError, match="leads out of"):
             load(spark, source_of(source | {"path": path}), None)
     link.unlink()
     named = tmp_path / f"named.{suffix}"
@@ -338,7 +391,7 @@ def test_a_pattern_names_no_folder_through_a_link(spark, tmp_path, suffix):
     spark.range(1).coalesce(1).write.format(suffix).options(header=True).save(str(tmp_path / "other"))
     (tmp_path / "l1").symlink_to(tmp_path / "other")
     for path in ("l?", "l1*", "l{1,9}", f"l?/*.{suffix}", f"*1/p*.{suffix}"):
-        with pytest.raises(InvalidInputError, match="leads out of"):
+        with pytest.raises(errors.InvalidInputError, match="leads out of"):
             load(spark, source_of({"path": f"{tmp_path}/{path}", "format": suffix}), None)
 
 
@@ -363,14 +416,16 @@ def test_a_header_is_found_or_the_file_is_refused(spark, tmp_path, head):
     file(tmp_path, "1.csv", "a,b\n1,2\n")
     file(tmp_path, "2.csv", head)
 
-    with pytest.raises(InvalidInputError, match=r"2\.csv: its first 1048576 bytes hold no whole record"):
+    with pytest.raises(
+        errors.InvalidInputError, match=r"2\.csv: its first 1048576 bytes hold no whole record"
+    ):
         load(spark, source_of({"path": str(tmp_path), "format": "csv"}), None)
 
 
 def test_a_store_that_does_not_answer_is_no_bad_file():
-    with pytest.raises(StorageError), text_parts.named("source", "s3://bucket/a.csv"):
+    with pytest.raises(errors.StorageError), text_parts.named("source", "s3://bucket/a.csv"):
         raise OSError("connection reset")
-    with pytest.raises(InvalidInputError, match="is damaged"), text_parts.named("source", "/a.csv.gz"):
+    with pytest.raises(errors.InvalidInputError, match="is damaged"), text_parts.named("source", "/a.csv.gz"):
         raise OSError("zlib inflate failed")
 
 
@@ -435,7 +490,7 @@ def test_a_transform_is_called_with_the_datasets(spark, tmp_path, monkeypatch):
 def test_what_is_not_there_is_named(spark, new_plan, arguments, message):
     plan = new_plan(new_columns({"a": "int64"}))
 
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(errors.InvalidInputError, match=message):
         insert(spark, make_request(plan, source_of(**arguments)))
 
     assert not Path(plan.directory).exists()
@@ -452,7 +507,7 @@ def test_what_is_not_there_is_named(spark, new_plan, arguments, message):
 def test_a_source_that_is_not_there_may_come(spark, new_plan, arguments, message):
     plan = new_plan(new_columns({"a": "int64"}))
 
-    with pytest.raises(SourceNotFoundError, match=message):
+    with pytest.raises(errors.SourceNotFoundError, match=message):
         insert(spark, make_request(plan, source_of(**arguments)))
 
 
@@ -461,7 +516,7 @@ def test_a_jdbc_password_comes_from_the_environment_or_not_at_all(spark, tmp_pat
     options = {"url": f"jdbc:sqlite:{tmp_path}/a.db", "dbtable": "t"}
     source = source_of({"format": "jdbc", "options": options, "password_env": "NO_SUCH_VARIABLE"})
 
-    with pytest.raises(SparkJobError, match="no variable NO_SUCH_VARIABLE"):
+    with pytest.raises(errors.SparkJobError, match="no variable NO_SUCH_VARIABLE"):
         load(spark, source, None)
 
 
@@ -483,10 +538,10 @@ def test_values_of_rows_do_not_choose_the_class_of_an_error(spark, new_plan):
         for query in (f"SELECT CAST('{text}' AS INT) AS a", f"SELECT raise_error('{text}') AS a"):
             with pytest.raises(Exception, match="it is all done") as caught:
                 insert(spark, make_request(new_plan(schema), source_of(sql=query)))
-            assert type(typed(caught.value)) is SparkJobError, query
+            assert type(typed(caught.value)) is errors.SparkJobError, query
 
     values = f"SELECT '{text}' AS a"
-    with pytest.raises(SchemaMismatchError):
+    with pytest.raises(errors.SchemaMismatchError):
         insert(spark, make_request(new_plan(schema), source_of(sql=values)))
 
 
@@ -517,7 +572,7 @@ def test_files_of_differing_types_have_the_values_that_duckdb_reads_or_are_refus
     for name, values in (("a", first), ("b", second)):
         pq.write_table(pa.table({"v": values}), tmp_path / f"{name}.parquet")
     if kind in _REFUSED:
-        with pytest.raises(InvalidInputError, match="types differ"):
+        with pytest.raises(errors.InvalidInputError, match="types differ"):
             load(spark, source_of({"path": str(tmp_path)}), None)
         return
 

@@ -8,16 +8,29 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import pyarrow as pa
+from pyarrow import orc
 from pyspark.errors import AnalysisException, ArithmeticException
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
-from ..errors import DuckLakeError, InvalidInputError, QueryTableError, SourceNotFoundError, SparkJobError
+from ..errors import (
+    DuckLakeError,
+    InvalidInputError,
+    QueryTableError,
+    SourceNotFoundError,
+    SparkJobError,
+    StorageError,
+)
 from ..spec.names.paths import hadoop_uri, is_absolute
-from .job.errors import cause_of, classes_of_root, java_exceptions, message_of
+from ..storage.files.filesystem import open_filesystem, open_input
+from .job.errors import cause_of, classes_of_root, java_exceptions, marks, message_of
 from .job.request import (
     CompactionSource,
     Dataset,
@@ -31,12 +44,12 @@ from .job.request import (
     TransformSource,
     datasets_of,
 )
-from .parquet_sources import read_parquet
+from .parquet_sources import TRUNCATES, read_parquet
 from .sessions.kind import is_remote, kind_of
 from .sessions.settings import require_file_system
 from .source_files import check_links, no_file, own_path
 from .text_sources import read_texts
-from .types.frames import analysed, without_bounds
+from .types.frames import analysed, folded, without_bounds
 from .types.names import quoted
 
 if TYPE_CHECKING:
@@ -148,7 +161,8 @@ def read_dataset(
             return analysed(_with_password(reader, dataset, name).load())
         if schema is not None:
             reader = reader.schema(schema)
-        return _without_links(reader.load(_location(dataset)), _location(dataset), name)
+        rows = _without_links(reader.load(_location(dataset)), _location(dataset), name)
+        return _of_orc(rows, options, name) if dataset.format == "orc" else rows
     except AnalysisException as error:
         if error.getCondition() in _MISSING:
             raise SourceNotFoundError(name, str(dataset.path)) from error
@@ -162,6 +176,66 @@ def read_dataset(
 def _without_links(rows: DataFrame, path: str, name: str) -> DataFrame:
     check_links(map(own_path, analysed(rows).inputFiles()), path, name)
     return without_bounds(rows)
+
+
+# Spark's reader of ORC takes dates before 1582 for ones of the old calendar, and drops nanoseconds.
+#
+# Of a file that Spark wrote both are right; other files do not say what they have.
+
+
+_FIRST_DAY = "1582-10-15"
+
+
+def _of_orc(rows: DataFrame, options: Mapping[str, str], name: str) -> DataFrame:
+    """Return the rows of ORC files; a value that may be another one is an error."""
+    columns = dict(_moments(rows.schema, ""))
+    files = map(own_path, rows.inputFiles()) if columns else ()
+    other = next((one for one in files if not _is_of_spark(one)), None)
+    if other is None:
+        return rows
+    truncates = {key.lower(): value for key, value in options.items()}.get(TRUNCATES.lower(), "")
+    times = [path for path, type_ in columns.items() if not isinstance(type_, t.DateType)]
+    if times and truncates.lower() != "true":
+        raise InvalidInputError(
+            f"{name} cannot be read: {other} has timestamps ({', '.join(times)}), and Spark reads ORC "
+            f"without their nanoseconds. Set the option {TRUNCATES} to true to drop them, or write the file "
+            "as Parquet."
+        )
+    before, after = marks()
+    problem = (
+        f"{before}{name} cannot be read: {other} or another of its files has a date before {_FIRST_DAY}, "
+        f"and ORC does not say of which calendar. Write the file as Parquet.{after}"
+    )
+    first = {path: f.lit(_FIRST_DAY).cast(type_) for path, type_ in columns.items()}
+    is_old = folded(SparkColumn.__or__, [f.col(path) < day for path, day in first.items()])
+    refused = f.raise_error(f.lit(problem)).cast("boolean")
+    return rows.filter(f.when(is_old, refused).otherwise(f.lit(True)))  # noqa: FBT003 - a value
+
+
+def _is_of_spark(path: str) -> bool:
+    """Return True if Spark wrote an ORC file; False also where this process cannot open it."""
+    try:
+        with open_input(open_filesystem(path)) as file:
+            return b"org.apache.spark.version" in (orc.ORCFile(file).schema.metadata or {})
+    except (StorageError, OSError, pa.ArrowException):
+        return False
+
+
+def _moments(type_: t.StructType, path: str) -> Iterator[tuple[str, t.DataType]]:
+    """Yield the dates and timestamps of a schema, and those in structs."""
+    for one in type_:
+        own = f"{path}{quoted(one.name)}"
+        if isinstance(one.dataType, t.StructType):
+            yield from _moments(one.dataType, f"{own}.")
+        elif isinstance(one.dataType, t.DateType | t.TimestampType | t.TimestampNTZType):
+            yield own, one.dataType
+        elif _MOMENT.search(one.dataType.json()):
+            raise InvalidInputError(
+                f"{own} has dates or timestamps in lists or maps, which are read of Parquet, not of ORC."
+            )
+
+
+_MOMENT = re.compile(r'"(?:type|elementType|keyType|valueType)":"(?:date|timestamp)')
 
 
 def _location(dataset: Dataset) -> str:

@@ -15,12 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from ..errors import DuckLakeError, InvalidInputError, StorageError
 from ..spec.names.identifiers import fold
-from ..spec.types.ducklake_types import DuckLakeType, ScalarType
+from ..spec.types.ducklake_types import DuckLakeType, ScalarKind, ScalarType
 from ..spec.types.literals import parse_written
 from ..storage.files.filesystem import open_filesystem, open_input
 from ..storage.parquet.arrow_types import array_of, arrow_field
@@ -330,11 +331,18 @@ def types_of_part(document: Json, texts: Texts) -> Iterator[Json]:
 def _is_of(values: pa.Array, type_: str, formats: Formats) -> bool:
     if type_ == "boolean":
         return set(values.unique().to_pylist()) <= {"true", "false", "True", "False", "TRUE", "FALSE"}
+    if pc.any(pc.match_substring_regex(values, _LOSSY.get(ScalarType(type_).facts.kind, "^$"))).as_py():
+        return False
     try:
         values_of_texts(values, ScalarType(type_), formats)
     except ValueError:
         return False
     return True
+
+
+# Zip codes, telephone and account numbers: a number loses their zeros, signs or last digits.
+_CODES = r"^\s*(?:\+|-?0[0-9])"
+_LOSSY = {ScalarKind.INTEGER: _CODES, ScalarKind.FLOAT: rf"{_CODES}|^\s*-?[0-9]{{16,}}\s*$"}
 
 
 def shape_of_part(document: Json, texts: Texts) -> Iterator[Json]:

@@ -20,6 +20,7 @@ from ..spark.types.names import quoted
 from ..spec.log_lines import counted, logger, size
 from ..spec.names.identifiers import QualifiedName, TableName, quote, split_parts
 from ..sql.spark.conditions import (
+    Spellings,
     check_expression,
     equal_columns,
     functions_in,
@@ -161,11 +162,19 @@ def _check_names(lake: Lake, changes: jobs.RowChangeSource) -> None:
 
 def _read_before(changes: jobs.RowChangeSource) -> jobs.RowChangeSource:
     """Check the texts as far as their words allow, and note what saves the job work."""
-    check_expression(changes.on or "", "on")
+    schema, alias, on = changes.target.table.schema, changes.target_alias, changes.on or ""
+    compared, written = Spellings.of(schema, alias, changes.source_alias, on), Spellings.of(schema, alias)
+    check_expression(on, "on")
+    compared.check(on, "on")
     for clause in changes.clauses:
-        check_expression(clause.condition or "", jobs.condition_of(clause, changes))
+        sees_target, condition = clause not in changes.not_matched, clause.condition or ""
+        check_expression(condition, jobs.condition_of(clause, changes))
+        if sees_target:
+            compared.check(condition, jobs.condition_of(clause, changes))
         for text in (clause.values or {}).values():
             check_expression(text, jobs.value_of(clause))
+            if sees_target:
+                written.check(text, jobs.value_of(clause))
     matched, others, left = (
         tuple(replace(one, values_see_target=_sees_target(one, changes)) for one in clauses)
         for clauses in (changes.matched, changes.not_matched, changes.not_matched_by_source)

@@ -3,17 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidPredicateError
-from airflow_provider_ducklake.lake.planning.reading.predicates import (
-    ALWAYS,
-    NEVER,
-    AllOf,
-    AnyOf,
-    Comparison,
-    Likeness,
-    Membership,
-    NullTest,
-    Operator,
-)
+from airflow_provider_ducklake.lake.planning.reading import predicates as terms
 from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
@@ -45,41 +35,54 @@ def read(text: str):
 @pytest.mark.parametrize(
     ("text", "meaning"),
     [
-        ("i = 1", Comparison(ID, Operator.EQUAL, 1)),
-        ("1 < i", Comparison(ID, Operator.GREATER, 1)),
-        ("NOT i <= 1", Comparison(ID, Operator.GREATER, 1)),
-        ("i < 1.5", Comparison(ID, Operator.AT_MOST, 1)),
-        ("i = 1.5", NEVER),
-        ("i <> 9999999999", NullTest(ID, negated=True)),
-        ("I IN (3, 1, NULL, 2.5)", Membership(ID, (1, 3))),
-        ("i NOT IN (1, NULL)", NEVER),
-        ("s LIKE 'a%' ", Likeness(S, "a%")),
-        ("s NOT LIKE 'a%'", Likeness(S, "a%", negated=True)),
-        ("NOT s NOT LIKE 'a%'", Likeness(S, "a%")),
-        ("d = TIMESTAMP '1970-01-02 00:00:00'", Comparison(D, Operator.EQUAL, 1)),
-        ("d > TIMESTAMP '1970-01-02 00:00:01'", Comparison(D, Operator.GREATER, 1)),
-        ("tz = '1970-01-01 01:00:00+01'", Comparison(TZ, Operator.EQUAL, 0)),
-        ("n = 1.5 -- one and a half", Comparison(N, Operator.EQUAL, 150)),
+        ("i = 1", terms.Comparison(ID, terms.Operator.EQUAL, 1)),
+        ("1 < i", terms.Comparison(ID, terms.Operator.GREATER, 1)),
+        ("NOT i <= 1", terms.Comparison(ID, terms.Operator.GREATER, 1)),
+        ("i < 1.5", terms.Comparison(ID, terms.Operator.AT_MOST, 1)),
+        ("i = 1.5", terms.NEVER),
+        ("i <> 9999999999", terms.NullTest(ID, negated=True)),
+        ("I IN (3, 1, NULL, 2.5)", terms.Membership(ID, (1, 3))),
+        ("i NOT IN (1, NULL)", terms.NEVER),
+        ("s LIKE 'a%' ", terms.Likeness(S, "a%")),
+        ("s NOT LIKE 'a%'", terms.Likeness(S, "a%", negated=True)),
+        ("NOT s NOT LIKE 'a%'", terms.Likeness(S, "a%")),
+        ("d = TIMESTAMP '1970-01-02 00:00:00'", terms.Comparison(D, terms.Operator.EQUAL, 1)),
+        ("d > TIMESTAMP '1970-01-02 00:00:01'", terms.Comparison(D, terms.Operator.GREATER, 1)),
+        ("tz = '1970-01-01 01:00:00+01'", terms.Comparison(TZ, terms.Operator.EQUAL, 0)),
+        ("n = 1.5 -- one and a half", terms.Comparison(N, terms.Operator.EQUAL, 150)),
         (
             "w = -12345678901234567890.12345678901",
-            Comparison(WIDE, Operator.EQUAL, -1234567890123456789012345678901),
+            terms.Comparison(WIDE, terms.Operator.EQUAL, -1234567890123456789012345678901),
         ),
-        ("b /*/* */ IS NOT TRUE -- */", Comparison(B, Operator.EQUAL, value=True)),
-        ("NOT b /* /* */* */ IS NULL -- */", NullTest(B, negated=True)),
-        ("n > 1.505", Comparison(N, Operator.GREATER, 150)),
-        ("NOT b", Comparison(B, Operator.EQUAL, value=False)),
-        ("st.a IS NULL", NullTest(A)),
-        ("l IS NOT NULL", NullTest(L, negated=True)),
-        ('"select" = 1', Comparison(SELECT, Operator.EQUAL, 1)),
-        ("NULL OR TRUE", AnyOf((NEVER, ALWAYS))),
-        ("i IS DISTINCT FROM 1", AnyOf((Comparison(ID, Operator.UNEQUAL, 1), NullTest(ID)))),
+        ("b /*/* */ IS NOT TRUE -- */", terms.Comparison(B, terms.Operator.EQUAL, value=True)),
+        ("NOT b /* /* */* */ IS NULL -- */", terms.NullTest(B, negated=True)),
+        ("n > 1.505", terms.Comparison(N, terms.Operator.GREATER, 150)),
+        ("NOT b", terms.Comparison(B, terms.Operator.EQUAL, value=False)),
+        ("st.a IS NULL", terms.NullTest(A)),
+        ("l IS NOT NULL", terms.NullTest(L, negated=True)),
+        ('"select" = 1', terms.Comparison(SELECT, terms.Operator.EQUAL, 1)),
+        ("NULL OR TRUE", terms.AnyOf((terms.NEVER, terms.ALWAYS))),
+        (
+            "i IS DISTINCT FROM 1",
+            terms.AnyOf((terms.Comparison(ID, terms.Operator.UNEQUAL, 1), terms.NullTest(ID))),
+        ),
         (
             "NOT (i = 1 OR s = 'x')",
-            AllOf((Comparison(ID, Operator.UNEQUAL, 1), Comparison(S, Operator.UNEQUAL, b"x"))),
+            terms.AllOf(
+                (
+                    terms.Comparison(ID, terms.Operator.UNEQUAL, 1),
+                    terms.Comparison(S, terms.Operator.UNEQUAL, b"x"),
+                )
+            ),
         ),
         (
             "i BETWEEN 1 AND 2",
-            AllOf((Comparison(ID, Operator.AT_LEAST, 1), Comparison(ID, Operator.AT_MOST, 2))),
+            terms.AllOf(
+                (
+                    terms.Comparison(ID, terms.Operator.AT_LEAST, 1),
+                    terms.Comparison(ID, terms.Operator.AT_MOST, 2),
+                )
+            ),
         ),
     ],
 )
@@ -174,5 +177,5 @@ def test_a_number_of_any_length_is_refused_with_its_place(text):
 
 
 def test_zeros_before_a_number_count_for_nothing():
-    assert read("i = " + "0" * 5000 + "7") == Comparison(ID, Operator.EQUAL, 7)
+    assert read("i = " + "0" * 5000 + "7") == terms.Comparison(ID, terms.Operator.EQUAL, 7)
     assert read("i = 0e5") == read("i = 0.0")

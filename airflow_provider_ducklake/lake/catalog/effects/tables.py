@@ -133,7 +133,9 @@ def _column_rows(
             "default_value": row.column.default.value,
             "nulls_allowed": row.column.nullable,
             "parent_column": row.parent,
-            "default_value_type": "" if _is_nested(row.column) else row.column.default.kind,
+            "default_value_type": ""
+            if (row.column.catalog_type in ("struct", "list", "map"))
+            else row.column.default.kind,
             "default_value_dialect": row.column.default.dialect,
         }
         for row in rows
@@ -147,10 +149,6 @@ def _undone(
     if rows:
         hidden = _column_rows(rows, table_id, state, tables)
         yield insert(tables["column"], *({**row, "end_snapshot": state.snapshot_id} for row in hidden))
-
-
-def _is_nested(column: Column) -> bool:
-    return column.catalog_type in ("struct", "list", "map")
 
 
 @effects_of.register(kinds.ChangeColumns)

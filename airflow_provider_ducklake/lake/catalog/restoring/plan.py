@@ -59,12 +59,10 @@ def _unchanged_heirs(scope: Scope, since: _Since) -> Iterator[tuple[TableId, Tab
         if pair.target is None and pair.current is not None:
             heir_of = since.unchanged_heir_of(pair.current)
             was = None if heir_of is None else old.get(heir_of)
-            if was is not None and _has_place(pair.current, scope.homes[was.schema.id], was.name):
+            if was is not None and (
+                pair.current.schema.id == scope.homes[was.schema.id].ref and pair.current.name == was.name
+            ):
                 yield pair.current.id, was.id
-
-
-def _has_place(row: TableRow, home: TargetSchema, name: str) -> bool:
-    return row.schema.id == home.ref and row.name == name
 
 
 def _is_known(pair: Pair[TableRow], heirs: Mapping[TableId, TableId], since: _Since) -> bool:
@@ -89,7 +87,9 @@ class _Since:
             (one.id for one in self.newer if changes_table(one.changes, table_id)), default=self.target.id
         )
         made = next((note for snapshot_id, note in self._restores() if snapshot_id == last), None)
-        return self._has_all_after(last) and (last == self.target.id or _restored(made, table_id))
+        return self._has_all_after(last) and (
+            last == self.target.id or (made is not None and table_id in made.table_ids)
+        )
 
     def unchanged_heir_of(self, row: TableRow) -> TableId | None:
         """Return the original of a recreated table that is unchanged since; None: it has none."""
@@ -112,10 +112,6 @@ class _Since:
     def _has_all_after(self, snapshot_id: int) -> bool:
         """Return True if no snapshot has expired since: the changes of an expired one are unknown."""
         return sum(one.id > snapshot_id for one in self.newer) == self.head.id - snapshot_id
-
-
-def _restored(note: RestoreNote | None, table_id: TableId) -> bool:
-    return note is not None and table_id in note.table_ids
 
 
 # The tables, views, macros and schemas of a restore, at the older and the current snapshot.

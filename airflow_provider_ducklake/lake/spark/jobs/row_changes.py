@@ -108,7 +108,8 @@ def _narrowed(
             if keys and match_rows.is_small(source, size.row_count)
             else None
         )
-    return changes, bounds, match_rows.broadcast_if_small(source, size.row_count), keep, size
+    shown = match_rows.as_target_shows(source, changes, own)
+    return changes, bounds, match_rows.broadcast_if_small(shown, size.row_count), keep, size
 
 
 @dataclass(frozen=True)

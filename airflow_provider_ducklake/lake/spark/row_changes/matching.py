@@ -25,6 +25,7 @@ from ..read import read_table
 from ..types.frames import bytes_of, folded, number_of, renamed, row_bytes
 from ..types.names import MatchNames, free_prefix, quoted
 from ..types.spark_types import SPARK_SCALARS, carrier_type, scalar_of_spark
+from ..writing import assignment
 from ..writing.write_arrow import IN_MEMORY, Size
 from .checks import assignments
 
@@ -222,6 +223,15 @@ def _on_sides(
     target, source = sides
     ours, theirs = target.named(pair[0], source), source.named(pair[1], target)
     return None if ours is None or theirs is None else (ours, theirs)
+
+
+def as_target_shows(source: DataFrame, changes: RowChangeSource, own: Sequence[str]) -> DataFrame:
+    """Return a source whose columns are compared with the table's: those of its names, and equal ones."""
+    schema = changes.target.table.schema
+    named = {fold(column.name): column for column in schema.columns}
+    columns = {name: named[fold(name)] for name in own if fold(name) in named}
+    columns |= {other: schema.find(name) for name, other in equal_columns(changes, own)}
+    return assignment.as_target_shows(source, columns)
 
 
 _KEYS = frozenset({ScalarKind.INTEGER, ScalarKind.STRING, ScalarKind.DATE, ScalarKind.TIMESTAMP})

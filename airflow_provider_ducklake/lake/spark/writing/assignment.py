@@ -6,6 +6,7 @@ written: the error names the column.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ from ..types.spark_types import (
     FIELD_ID_KEY,
     INTERVAL,
     SPARK_SCALARS,
+    SparkScalar,
     carrier_type,
     default_value,
     is_geometry,
@@ -78,14 +80,14 @@ def assign(df: DataFrame, schema: TableSchema, table: str, *, fills: bool = Fals
     assigned = {column.id: _top_level(df, field, column) for column, field in pairs}
     return df.select(
         [
-            assigned[column.id] if column.id in assigned else _filled(column)  # refuses some defaults
+            assigned[column.id]
+            if column.id in assigned
+            else default_value(column).alias(
+                column.name, metadata={FIELD_ID_KEY: column.id}
+            )  # refuses some defaults
             for column in schema.columns
         ]
     )
-
-
-def _filled(column: Column) -> SparkColumn:
-    return default_value(column).alias(column.name, metadata={FIELD_ID_KEY: column.id})
 
 
 def only_matching(df: DataFrame, where: Predicate, schema: TableSchema) -> DataFrame:
@@ -243,17 +245,11 @@ def _stored_scalar(
             largest = min(row.physical_range[1], _LARGEST_DECIMAL)
             fits = (value >= 0) & (value <= f.lit(Decimal(largest)))
             return _checked(value, fits, value.cast(carrier), target, where)
-        case dl.ScalarKind.UUID:
-            stored = f.unhex(f.replace(value, f.lit("-"), f.lit("")))
-            return _checked(value, value.rlike(_UUID), stored, target, where)
-        case dl.ScalarKind.TIME:
+        case dl.ScalarKind.UUID | dl.ScalarKind.TIME:
             text = value.cast("string") if is_time(incoming) else value
-            stored = _utc_microseconds(text) if row.zoned else _microseconds(text)
-            end = OFFSET if row.zoned else "$"
-            return _checked(text, text.rlike(_CLOCK + end), stored, target, where)
+            return _checked(text, *_of_text(text, row), target, where)
         case dl.ScalarKind.TIMESTAMP if isinstance(incoming, t.StringType):
-            fits = fits_nanos(value, zoned=row.zoned)
-            return _checked(value, fits, nanos_of_text(value, zoned=row.zoned), target, where)
+            return _checked(value, *_of_text(value, row), target, where)
         case dl.ScalarKind.TIMESTAMP if row.zoned and row.per_second > SECOND:
             first, last = (f.lit(f"{text}+00").cast("timestamp") for text in _NANOSECOND_RANGE)
             micros = f.unix_micros(value)
@@ -269,6 +265,38 @@ def _stored_scalar(
             return _checked(time, _fits_unit(time, row), stored, target, where)
         case _:
             return f.st_asbinary(value) if is_geometry(incoming) else value.cast(carrier)
+
+
+def _of_text(text: SparkColumn, row: dl.Scalar) -> tuple[SparkColumn, SparkColumn]:
+    """Return True if a text is a UUID, a time of day or one in nanoseconds; and its value in the carrier."""
+    if row.kind is dl.ScalarKind.UUID:
+        return text.rlike(_UUID), f.unhex(f.replace(text, f.lit("-"), f.lit("")))
+    if row.kind is dl.ScalarKind.TIME:
+        stored = _utc_microseconds(text) if row.zoned else _microseconds(text)
+        return text.rlike(_CLOCK + (OFFSET if row.zoned else "$")), stored
+    return fits_nanos(text, zoned=row.zoned), nanos_of_text(text, zoned=row.zoned)
+
+
+def as_target_shows(df: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
+    """Return a source with columns as a table's columns of types that Spark has not arrive: as texts.
+
+    Equal values have equal texts then, whatever their spelling; what is no value of the type stays.
+    """
+    types = {field.name: field.dataType for field in df.schema}
+    shown = {name: _shown(df[quoted(name)], types[name], column) for name, column in columns.items()}
+    return df.withColumns({name: value for name, value in shown.items() if value is not None})
+
+
+def _shown(value: SparkColumn, incoming: t.DataType, column: Column) -> SparkColumn | None:
+    row = SPARK_SCALARS[column.type.name] if isinstance(column.type, dl.ScalarType) else SparkScalar()
+    if row.arrival is None or row.from_text != t.StringType():
+        return None
+    if isinstance(incoming, t.StringType):
+        fits, stored = _of_text(value, column.type.facts)
+        return f.when(fits, row.arrival(stored)).otherwise(value)
+    if _fits(incoming, column.type):
+        return row.arrival(_stored_scalar(value, incoming, column.type, column.name))
+    return None
 
 
 def _microseconds(text: SparkColumn) -> SparkColumn:

@@ -9,7 +9,8 @@ query, in a lambda, of a unit of time, and whatever sqlglot does not read, are l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
 from types import MappingProxyType
@@ -26,14 +27,14 @@ from sqlglot.schema import MappingSchema
 from ...errors import ColumnNotFoundError, InvalidInputError, InvalidPredicateError, UnsupportedFeatureError
 from ...planning.reading.predicates import Predicate, column_ids
 from ...spec.names.identifiers import FoldedName, fold, quote
-from ...spec.types.ducklake_types import NUMBERS, DuckLakeType, ScalarKind
+from ...spec.types.ducklake_types import NUMBERS, DuckLakeType, ScalarKind, StructType
 from ...spec.types.values import as_float32
 from .. import trees
 from ..predicate import read_predicate
 from .statements import functions_of
 
 if TYPE_CHECKING:
-    from ...spec.schema import TableSchema
+    from ...spec.schema import Column, TableSchema
 
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")
@@ -203,12 +204,10 @@ def _names(expression: str) -> Iterator[list[str]]:
     if tree is None or tree.find(exp.Alias, exp.Aliases, exp.Kwarg, exp.PropertyEQ, exp.Command):
         return  # it is read in another way than Spark does
     for column in tree.find_all(exp.Column):
-        if not column.find_ancestor(exp.Query, exp.Lambda, exp.Collate) and _is_plain(column):
+        if not column.find_ancestor(exp.Query, exp.Lambda, exp.Collate) and all(
+            isinstance(part, exp.Identifier) and part.name for part in column.parts
+        ):
             yield [part.name for part in column.parts]
-
-
-def _is_plain(column: exp.Column) -> bool:
-    return all(isinstance(part, exp.Identifier) and part.name for part in column.parts)
 
 
 # What the words of an expression in Spark SQL certainly say, before Spark is asked.
@@ -371,6 +370,119 @@ def may_look_at(text: str, columns: Collection[str], *, alias: str, other: str) 
             return True
         before = word
     return False
+
+
+# Columns that Spark has as texts: it compares their spelling.
+
+
+_CLOCK, _DAY = "[0-9]{2}:[0-9]{2}:[0-9]{2}", "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_MICROSECONDS = 10**6
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.In, exp.Between)
+Spelling = tuple[DuckLakeType, str, str]  # an example, and a pattern of all
+
+
+def _spelling(type_: DuckLakeType) -> Spelling | None:
+    """Return an example and a pattern of the texts that Spark has for values of a type; None: it has none."""
+    facts = type_.facts
+    digits = 6 if facts.per_second == _MICROSECONDS else 9
+    example, pattern = f"12:30:00.{'0' * digits}", rf"{_CLOCK}\.[0-9]{{{digits}}}"
+    if facts.zoned:
+        example, pattern = f"{example}+00", rf"{pattern}\+00"
+    if facts.kind is ScalarKind.UUID:
+        return type_, "0190f3c1-0000-7000-8000-00000000000a", "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    if facts.kind is ScalarKind.TIME:
+        return type_, example, pattern
+    if facts.kind is ScalarKind.TIMESTAMP and facts.per_second > _MICROSECONDS:
+        return type_, f"2026-01-31 {example}", f"-?infinity|{_DAY} {pattern}"
+    return None
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """The columns of a table that Spark has as texts, by their folded paths.
+
+    ``alias`` is what an expression may call the table, ``source`` the rows that are matched with it. A column
+    of the source is spelled as the table's if it has its name, or if ``on`` says that both are equal; not
+    where values are made of it: without a ``source``.
+    """
+
+    columns: Mapping[Name, Spelling]
+    alias: str
+    source: str
+    equal: Collection[frozenset[Name]]
+
+    @classmethod
+    def of(cls, schema: TableSchema, alias: str, source: str = "", on: str = "") -> Spellings:
+        """Collect the columns of a schema, and of fields of structs."""
+        paths: dict[Name, Spelling] = {}
+        above: list[tuple[Name, Column]] = [((), one) for one in schema.columns]
+        for path, column in above:
+            own = (*path, fold(column.name))
+            if isinstance(column.type, StructType):
+                above += [(own, one) for one in column.children]
+            elif (found := _spelling(column.type)) is not None:
+                paths[own] = found
+        made = cls(paths, fold(alias), fold(source), set())
+        pairs = equal_columns(on) if paths else ()
+        return replace(made, equal={frozenset(map(made.own, pair)) for pair in pairs})
+
+    def check(self, text: str, what: str) -> None:
+        """Refuse an expression, which errors call ``what``, that compares such a column with other texts."""
+        if not self.columns or not text:
+            return
+        try:
+            tree = trees.parse_one(text, _DIALECT, into=exp.Condition)
+        except SqlglotError:
+            named = {path[-1] for path in self.columns} & {fold(one.text) for one in _tokens(text)}
+            if not named:
+                return
+            raise InvalidInputError(
+                f"{what}: {text!r} cannot be read, so how it compares {', '.join(sorted(named))} cannot be "
+                "checked. Write it in a simpler way."
+            ) from None
+        for column in tree.find_all(exp.Column):
+            wanted = self._of_target(column)
+            if wanted is None:
+                continue
+            for other in _compared(column):
+                if not self._is_spelled_so(other.unnest(), column, wanted):
+                    type_, example, _ = wanted
+                    raise InvalidInputError(
+                        f"{what}: {text!r} compares {column.name} with {other.sql(_DIALECT)}. Spark has a "
+                        f"{type_} as text and compares spellings: write values like {example!r}, or convert "
+                        f"{column.name} by a function."
+                    )
+
+    def own(self, names: Iterable[str]) -> Name:
+        """Return a name as names are compared, without that of its table."""
+        folded = tuple(map(fold, names))
+        return folded[folded[0] in (self.alias, self.source) :]
+
+    def _of_target(self, column: exp.Column) -> Spelling | None:
+        if fold(column.parts[0].name) == self.source:
+            return None
+        return self.columns.get(self.own(part.name for part in column.parts))
+
+    def _is_spelled_so(self, other: exp.Expr, column: exp.Column, wanted: Spelling) -> bool:
+        if isinstance(other, exp.Literal):
+            return other.is_string and re.fullmatch(wanted[2], other.name) is not None
+        if not isinstance(other, exp.Column):
+            return isinstance(other, exp.Null)
+        if (found := self._of_target(other)) is not None:
+            return found[0] == wanted[0]
+        pair = frozenset(self.own(part.name for part in one.parts) for one in (column, other))
+        return len(pair) == 1 or pair in self.equal
+
+
+def _compared(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield what an expression is compared with."""
+    while isinstance(node.parent, exp.Paren):
+        node = node.parent
+    above = node.parent
+    if isinstance(above, _COMPARISONS):
+        yield from (one for one in above.iter_expressions() if one is not node)
+    elif isinstance(above, exp.Case) and above.this is node:
+        yield from (one.this for one in above.args["ifs"])
 
 
 # The columns of tables from which each column of a Spark SQL query is made.

@@ -72,7 +72,10 @@ def check_geometries(values: pa.ChunkedArray, column: str) -> None:
     if len(values) == values.null_count:
         return
     target = pa.BufferOutputStream()
-    table = pa.table([pa.chunked_array(_typed(values), WKB)], names=["g"])
+    table = pa.table(
+        [pa.chunked_array([pa.ExtensionArray.from_storage(WKB, chunk) for chunk in values.chunks], WKB)],
+        names=["g"],
+    )
     with pq.ParquetWriter(target, table.schema, compression="none", use_dictionary=False) as writer:
         writer.write_table(table, row_group_size=max(1, len(values)))
     found = geometry_stats(writer.writer.metadata.row_group(0).column(0))
@@ -86,10 +89,6 @@ def check_geometries(values: pa.ChunkedArray, column: str) -> None:
         f"Column {column}: the value of row {place + 1} of those written together is no geometry in WKB: "
         f"{problem}. Nothing was committed."
     )
-
-
-def _typed(values: pa.ChunkedArray) -> list[pa.Array]:
-    return [pa.ExtensionArray.from_storage(WKB, chunk) for chunk in values.chunks]
 
 
 def first_invalid(values: Iterable[bytes | None]) -> tuple[int, str] | None:

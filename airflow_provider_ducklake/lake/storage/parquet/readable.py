@@ -196,7 +196,11 @@ def undecodable(metadata: pq.FileMetaData, leaves: Collection[int] | None = None
     is_of_impala = (metadata.created_by or "").startswith("impala")
     for leaf in range(metadata.num_columns):
         column = metadata.schema.column(leaf)
-        reason = "has a logical type that Spark has no reader for" if _is_unknown(column) else None
+        reason = (
+            "has a logical type that Spark has no reader for"
+            if bool(column.logical_type.type == "UNDEFINED")
+            else None
+        )
         if leaves is None or leaf in leaves:
             chunks = (_of_chunk(group.column(leaf), is_of_impala=is_of_impala) for group in groups)
             reason = reason or _of_type(column) or next(filter(None, chunks), None)
@@ -220,10 +224,6 @@ def is_in_old_calendar(metadata: pq.FileMetaData, *, int96: bool = True, others:
         (int96 and (version < b"3.1.0" or b"org.apache.spark.legacyINT96" in keys))
         or (others and (version < b"3.0.0" or b"org.apache.spark.legacyDateTime" in keys))
     )
-
-
-def _is_unknown(column: pq.ColumnSchema) -> bool:
-    return bool(column.logical_type.type == "UNDEFINED")
 
 
 def _of_type(column: pq.ColumnSchema) -> str | None:

@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 
 def read_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> pa.Table:
     """Return all rows of the plan in the table's schema at its snapshot."""
-    return pa.concat_tables([*_of_files(plan, locate), _inlined(plan)])
+    return pa.concat_tables(
+        [
+            *_of_files(plan, locate),
+            _wanted(plan, inlined_in_schema(plan.inlined_rows, TableSchema(columns_to_read(plan)))),
+        ]
+    )
 
 
 def _of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.Table]:
@@ -135,10 +140,6 @@ def _live(
     if len(gone):
         keep = _and(keep, pc.invert(pc.is_in(ordinals(rows.row_count), value_set=gone)))
     return keep
-
-
-def _inlined(plan: ScanPlan) -> pa.Table:
-    return _wanted(plan, inlined_in_schema(plan.inlined_rows, TableSchema(columns_to_read(plan))))
 
 
 def _wanted(plan: ScanPlan, rows: pa.Table) -> pa.Table:
@@ -246,7 +247,9 @@ def lives_of_file(plan: ChangeFeedPlan, history: FileHistory, locate: Callable[[
     )
     count = stored.row_count
     places = ordinals(count)
-    begin = pc.coalesce(stored.column(SNAPSHOT_ID), _begins(file, count))
+    begin = pc.coalesce(
+        stored.column(SNAPSHOT_ID), pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), count)
+    )
     numbered = pc.add(places, file.row_id_start if file.row_id_start is not None else 0)
     lives = pa.table(
         {
@@ -264,11 +267,6 @@ def _but_of_rewrites(begin: pa.ChunkedArray, plan: ChangeFeedPlan) -> pa.Chunked
     """Return the snapshots that rows came by; what a rewrite moved, and perhaps a merge since, was there."""
     moved = pc.is_in(begin, value_set=pa.array(sorted(plan.rewrites), pa.int64()))
     return pc.if_else(moved, _BEFORE_ALL, begin)
-
-
-def _begins(file: LiveDataFile, row_count: int) -> pa.Array:
-    """Return the snapshot that each row came by, as far as the catalog says it."""
-    return pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), row_count)
 
 
 def _with_life(rows: pa.Table, inserted: pa.Array, deleted: pa.Array, row_ids: pa.Array) -> pa.Table:

@@ -121,8 +121,8 @@ def _cast(texts: pa.Array, type_: DuckLakeType, formats: Formats) -> pa.Array:
         if pc.any(has_zone).as_py():  # of all, or Arrow refuses the others
             return texts.cast(target)
         return pc.assume_timezone(texts.cast(pa.timestamp(target.unit)), formats.zone).cast(target)
-    if facts.kind is ScalarKind.BLOB and pc.any(pc.match_substring(texts, "\\")).as_py():
-        raise pa.ArrowInvalid("bytes in hexadecimal digits")
+    if facts.kind is ScalarKind.BLOB and pc.any(pc.match_substring_regex(texts, r"\\|[^\x00-\x7f]")).as_py():
+        raise pa.ArrowInvalid("bytes in hexadecimal digits, or none at all")
     return texts.cast(target)
 
 
@@ -139,6 +139,9 @@ def value_as_formatted(text: str, type_: DuckLakeType, formats: Formats) -> Phys
     return int(value.as_py())
 
 
+_NO_BYTE = re.compile(r"\\(?!x[0-9A-Fa-f]{2})")
+
+
 def value_of_text(text: str, type_: DuckLakeType, formats: Formats) -> Physical:
     """Return the physical form of one text; a user's pattern is applied before.
 
@@ -153,7 +156,7 @@ def value_of_text(text: str, type_: DuckLakeType, formats: Formats) -> Physical:
         match kind:
             case ScalarKind.STRING | ScalarKind.JSON:
                 return text.encode()
-            case ScalarKind.BLOB:
+            case ScalarKind.BLOB if text.isascii() and not _NO_BYTE.search(text):
                 return parse_scalar(type_, text)
             case ScalarKind.BOOLEAN:
                 return _BOOLEANS[text.lower()]
