@@ -22,16 +22,15 @@ from ...spec.types.ducklake_types import TEXTS, DecimalType, DuckLakeType, Scala
 from ...spec.types.geometry import GeometryStats
 from ...spec.types.values import Physical, format_physical, is_readable
 from ..files.filesystem import Location, open_input
-from .footer_scan import FooterLayout, scan, with_schema_alone
 from .geometries import geometry_stats
 from .modules import READ_AHEAD_BYTES, TAIL_BYTES, check_row_counts, footer_length
 from .opening import open_parquet
-from .readable import unread_by_arrow
 from .reshape import Matcher, by_field_id, field_id, is_list
 from .scalars import ARROW_SCALARS, Decoder, scaled
 
 if TYPE_CHECKING:
     from ...spec.schema import Column, TableSchema
+    from .footer_scan import FooterLayout
 
 
 FIRST_RESERVED_FIELD_ID = 2**31 - 201  # Iceberg's; row ids and the like lie above and have no statistics
@@ -143,6 +142,9 @@ def _end_of(plain: pa.NativeFile, where: str) -> bytes:
 
 def _parsed(tail: bytes, where: str) -> tuple[pq.FileMetaData, FooterLayout]:
     """Parse the last bytes of a plain file; pyarrow goes first, since its errors describe damage better."""
+    from .footer_scan import scan, with_schema_alone
+    from .readable import unread_by_arrow
+
     footer = tail[-TAIL_BYTES - footer_length(tail[-TAIL_BYTES:], where) : -TAIL_BYTES]
     try:
         metadata = pq.read_metadata(pa.BufferReader(tail))
