@@ -118,6 +118,7 @@ class Ours(Duck):
 
     def compact(self) -> None:
         from airflow_provider_ducklake.lake.catalog.lake import Lake
+        from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
         from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
         from airflow_provider_ducklake.lake.planning.writing.write import plan_write
         from airflow_provider_ducklake.lake.spark.job.request import (
@@ -126,7 +127,6 @@ class Ours(Duck):
             job_directory,
         )
         from airflow_provider_ducklake.lake.spark.jobs.compact import compact
-        from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
         from airflow_provider_ducklake.lake.writes.compaction import commit_compacted
 
         with Lake.connect(self.catalog.sqlalchemy_url) as lake:

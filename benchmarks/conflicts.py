@@ -23,8 +23,8 @@ from commit import new_catalog  # noqa: E402
 
 from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet  # noqa: E402
 from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile  # noqa: E402
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, CommitInfo  # noqa: E402
+from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile  # noqa: E402
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId, CommitInfo  # noqa: E402
 from airflow_provider_ducklake.lake.transaction.changes import AppendFiles  # noqa: E402
 from tests.reference.postgres import PostgresServer  # noqa: E402
 

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest, job_directory, source_of
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare
 from airflow_provider_ducklake.lake.spark.types.spark_types import fields_of_spark
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

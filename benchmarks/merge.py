@@ -188,11 +188,11 @@ class Ours(System):
 
     def insert(self, table: str, partition_by: Sequence[str]) -> None:
         """Make a table of the base files as the insert operator does."""
+        from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
+        from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
         from airflow_provider_ducklake.lake.planning.writing.write import create_and_append, plan_create
         from airflow_provider_ducklake.lake.spark.job.request import job_directory
         from airflow_provider_ducklake.lake.spark.jobs.insert import write
-        from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-        from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 
         new = self.lake.reads.new_table(QualifiedName.of(table))
         plan = plan_create(new, job_directory(new.root, str(uuid.uuid4())), tuple(partition_by))
@@ -201,6 +201,7 @@ class Ours(System):
 
     def change(self, verb: str, **clauses: Any) -> None:  # noqa: ANN401 - of RowChangeSource
         """Run a job of row changes and commit it, as the operators do."""
+        from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
         from airflow_provider_ducklake.lake.planning.writing.write import plan_write
         from airflow_provider_ducklake.lake.spark.job.request import (
             JobRequest,
@@ -208,7 +209,6 @@ class Ours(System):
             job_directory,
         )
         from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows
-        from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 
         scan, job_id = self.lake.scan("t", stats_of=["id"]), str(uuid.uuid4())
         directory = job_directory(scan.table.root, job_id)

@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from airflow_provider_ducklake.lake.format.partitioning import parse_partition_by
+from airflow_provider_ducklake.lake.format.schema import new_columns
+from airflow_provider_ducklake.lake.format.sorting import SortField
 from airflow_provider_ducklake.lake.planning.writing.write import RowOrder, WritePlan
 from airflow_provider_ducklake.lake.spark.job.request import job_directory
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare
 from airflow_provider_ducklake.lake.spark.types.spark_types import fields_of_spark
-from airflow_provider_ducklake.lake.spec.partitioning import parse_partition_by
-from airflow_provider_ducklake.lake.spec.schema import new_columns
-from airflow_provider_ducklake.lake.spec.sorting import SortField
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema  # noqa: E402
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId  # noqa: E402
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType  # noqa: E402
+from airflow_provider_ducklake.lake.format.schema import Column, TableSchema  # noqa: E402
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId  # noqa: E402
+from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType  # noqa: E402
 from airflow_provider_ducklake.lake.storage.parquet.string_checks import refuse_bad_strings  # noqa: E402
 
 if TYPE_CHECKING:

@@ -123,7 +123,7 @@ def _verb_paths(lake: Any, folder: Path) -> dict[str, Callable[[], object]]:  # 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.format.snapshots import CommitInfo  # noqa: PLC0415
     from airflow_provider_ducklake.lake.writes.arguments import GivenRows  # noqa: PLC0415
     from airflow_provider_ducklake.lake.writes.insert import Insert  # noqa: PLC0415
     from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update  # noqa: PLC0415

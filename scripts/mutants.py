@@ -152,7 +152,7 @@ def plant(tree: Path, seed: str, count: int) -> None:
             lines = {(one.file, one.line) for one in chosen}
             free = [one for one in found[KINDS[number % len(KINDS)]] if (one.file, one.line) not in lines]
             chosen.append(draw.choice(free))
-    (tree / PACKAGE / "lake" / "spec" / "__init__.py").write_text(SWITCH)
+    (tree / PACKAGE / "lake" / "format" / "__init__.py").write_text(SWITCH)
     numbered = sorted(enumerate(chosen), key=lambda one: (one[1].file, -one[1].line))
     for name in {one.file for one in chosen}:
         lines_of_file = (tree / name).read_text(encoding="utf-8").split("\n")
@@ -163,7 +163,7 @@ def plant(tree: Path, seed: str, count: int) -> None:
                 new = one.new.replace("#", str(number)).encode()
                 lines_of_file[one.line - 1] = (code[:begin] + new + code[end:]).decode()
         first = next(place for place, line in enumerate(lines_of_file) if line.startswith("from __future__"))
-        lines_of_file.insert(first + 1, f"from {PACKAGE}.lake.spec import mutant as _mutant")
+        lines_of_file.insert(first + 1, f"from {PACKAGE}.lake.format import mutant as _mutant")
         (tree / name).write_text("\n".join(lines_of_file), encoding="utf-8")
     (tree / "mutants.json").write_text(json.dumps([asdict(one) for one in chosen], indent=1))
 

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, quote, unquote
 from airflow.providers.common.compat.sdk import Asset
 
 from ..lake.errors import InvalidInputError
-from ..lake.spec.names.identifiers import QualifiedName, TableName
+from ..lake.format.names.identifiers import QualifiedName, TableName
 
 if TYPE_CHECKING:
     from airflow.sdk import AssetWatcher

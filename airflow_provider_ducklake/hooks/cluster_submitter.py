@@ -15,9 +15,9 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import conf
 
 from ..lake.errors import ClusterUnavailableError, DuckLakeError, InvalidInputError, SparkJobError
+from ..lake.format.names.paths import hadoop_uri
 from ..lake.spark.job import io as job_io
 from ..lake.spark.job.package_zip import runnable_zip
-from ..lake.spec.names.paths import hadoop_uri
 from ..lake.writes.job_life import DetachedSubmitter, JobDeferred, JobLife
 from ..lake.writes.verb import Results
 from .clusters import (

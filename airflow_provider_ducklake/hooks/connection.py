@@ -17,11 +17,11 @@ from urllib.parse import quote, quote_plus
 from airflow.sdk.log import mask_secret
 
 from ..lake.errors import InvalidInputError, InvalidOptionError
-from ..lake.spec.files import KEY_BYTES as LENGTHS_OF_KEYS
-from ..lake.spec.limits import Limits
-from ..lake.spec.names.identifiers import written
-from ..lake.spec.names.paths import directory_path
-from ..lake.spec.versions import DEFAULT, WRITABLE, SpecVersion, opened_by
+from ..lake.format.files import KEY_BYTES as LENGTHS_OF_KEYS
+from ..lake.format.limits import Limits
+from ..lake.format.names.identifiers import written
+from ..lake.format.names.paths import directory_path
+from ..lake.format.versions import DEFAULT, WRITABLE, SpecVersion, opened_by
 from .connection_form import (
     CATALOG_TYPE,
     CATALOG_TYPES,

@@ -19,8 +19,8 @@ from ..lake.errors import (
     NotADuckLakeError,
     UnsupportedVersionError,
 )
-from ..lake.spec.limits import Limits
-from ..lake.spec.versions import SpecVersion, opened_by
+from ..lake.format.limits import Limits
+from ..lake.format.versions import SpecVersion, opened_by
 from .connection import (
     ConnectionSettings,
     check_lake,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ..lake.catalog.lake import Lake
     from ..lake.catalog.migrations.migrate import MigrationResult
     from ..lake.catalog.reports.numbers import ColumnBounds, TableInfo
-    from ..lake.spec.snapshots import CommitKey, CommittedSnapshot, JsonValue
+    from ..lake.format.snapshots import CommitKey, CommittedSnapshot, JsonValue
     from ..lake.writes.session import LakeSession
     from ..lake.writes.staged import Staged
 

@@ -16,11 +16,11 @@ from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
 from ..assets.ducklake import BY_PARTITION, GROUP, SCHEME, create_asset, uri_of
 from ..lake.errors import InvalidInputError, InvalidNameError, SnapshotNotFoundError
+from ..lake.format.names.identifiers import QualifiedName
+from ..lake.format.snapshots import require_id
+from ..lake.format.tags import is_tag, tag_name
+from ..lake.format.types.texts import parse_time, require_offset
 from ..lake.planning.reading.watch import RangeReport, TableChanges, event_of, wanted_words
-from ..lake.spec.names.identifiers import QualifiedName
-from ..lake.spec.snapshots import require_id
-from ..lake.spec.tags import is_tag, tag_name
-from ..lake.spec.types.texts import parse_time, require_offset
 from ..lake.writes.arguments import is_template
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from ..assets.ducklake import SCHEME, table_of
 from ..lake.errors import DuckLakeError, InvalidInputError, InvalidNameError, NotFoundError
-from ..lake.spec.log_lines import logger
-from ..lake.spec.names.identifiers import FoldedName, QualifiedName, SchemaPath, fold
-from ..lake.spec.types.ducklake_types import children_of
-from ..lake.spec.versions import NEWEST, write_version
+from ..lake.format.log_lines import logger
+from ..lake.format.names.identifiers import FoldedName, QualifiedName, SchemaPath, fold
+from ..lake.format.types.ducklake_types import children_of
+from ..lake.format.versions import NEWEST, write_version
 from ..lake.writes.arguments import is_template
 from .connection import ConnectionSettings, read_settings
 from .ducklake import DuckLakeHook
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset
 
     from ..lake.catalog.lake import Lake
+    from ..lake.format.schema import Column, TableSchema
+    from ..lake.format.snapshots import TableSnapshot
     from ..lake.planning.reading.watch import RangeReport
-    from ..lake.spec.schema import Column, TableSchema
-    from ..lake.spec.snapshots import TableSnapshot
     from .task import Done
 
 

@@ -27,11 +27,11 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from ..lake.errors import DuckLakeError, InvalidInputError, SourceNotFoundError, SparkJobError, StorageError
+from ..lake.format.log_lines import lasting, logger
+from ..lake.format.names.paths import hadoop_uri, is_local
 from ..lake.spark.job.package_zip import application_file, package_zip
 from ..lake.spark.job.request import JobRequest, datasets_of
 from ..lake.spark.output.log import JobLog
-from ..lake.spec.log_lines import lasting, logger
-from ..lake.spec.names.paths import hadoop_uri, is_local
 from . import storage
 from .jdbc_source import JdbcPasswords
 from .spark_installation import installation, jar_of, settings_in

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from ..lake.errors import InvalidOptionError
+from ..lake.format.names.paths import hadoop_uri
 from ..lake.planning.reading.scan import FileHistory
 from ..lake.spark.job.request import (
     JobRequest,
@@ -26,12 +27,11 @@ from ..lake.spark.job.request import (
     StreamSource,
     datasets_of,
 )
-from ..lake.spec.names.paths import hadoop_uri
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from ..lake.spec.files import LiveDataFile
+    from ..lake.format.files import LiveDataFile
     from .spark_submit import SubmitSettings
 
 

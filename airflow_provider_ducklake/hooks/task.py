@@ -33,9 +33,9 @@ from ..lake.errors import (
     UntrustedValueError,
     ZombieCommitError,
 )
-from ..lake.spec.arguments import given
-from ..lake.spec.log_lines import in_line
-from ..lake.spec.snapshots import FIRST_GENERATION, CommitKey, Consumer, JsonValue, OnClear
+from ..lake.format.arguments import given
+from ..lake.format.log_lines import in_line
+from ..lake.format.snapshots import FIRST_GENERATION, CommitKey, Consumer, JsonValue, OnClear
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context

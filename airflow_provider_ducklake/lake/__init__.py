@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from .catalog.drafting.ddl import apply_ddl
     from .catalog.drafting.transaction import LakeTransaction
     from .catalog.lake import Lake
+    from .format.defaults import SqlExpression
+    from .format.types.variants import decode_variant, encode_variant
+    from .format.versions import write_version
     from .spark.job.package_zip import runnable_zip
     from .spark.read import read_changes, read_table
-    from .spec.defaults import SqlExpression
-    from .spec.types.variants import decode_variant, encode_variant
-    from .spec.versions import write_version
     from .sql.duckdb.ddl import parse_ddl
     from .writes.session import LakeSession
 
@@ -41,15 +41,15 @@ _MODULES = {
     "Lake": "catalog.lake",
     "LakeSession": "writes.session",
     "LakeTransaction": "catalog.drafting.transaction",
-    "SqlExpression": "spec.defaults",
+    "SqlExpression": "format.defaults",
     "apply_ddl": "catalog.drafting.ddl",
-    "decode_variant": "spec.types.variants",
-    "encode_variant": "spec.types.variants",
+    "decode_variant": "format.types.variants",
+    "encode_variant": "format.types.variants",
     "parse_ddl": "sql.duckdb.ddl",
     "read_changes": "spark.read",
     "read_table": "spark.read",
     "runnable_zip": "spark.job.package_zip",
-    "write_version": "spec.versions",
+    "write_version": "format.versions",
 }
 
 __getattr__ = imported_when_used(__name__, _MODULES)

@@ -9,7 +9,7 @@ from ..hooks.ducklake import DuckLakeHook
 from ..hooks.events import announce, declare
 from ..hooks.task import CommitIdentity, commit_identity, no_retry_on_user_errors
 from ..lake.errors import InvalidInputError
-from ..lake.spec.names.identifiers import QualifiedName
+from ..lake.format.names.identifiers import QualifiedName
 from .base import DuckLakeOperator
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ..hooks.lineage import Flow
     from ..lake.catalog.lake import Lake
-    from ..lake.spec.files import DataFile
-    from ..lake.spec.snapshots import CommittedSnapshot
+    from ..lake.format.files import DataFile
+    from ..lake.format.snapshots import CommittedSnapshot
 
 
 class DuckLakeAddTableOperator(DuckLakeOperator):

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 from ..hooks.ducklake import DuckLakeHook
 from ..hooks.task import Done, LogsInLines, ShownByName
 from ..lake.errors import InvalidInputError
-from ..lake.spec.snapshots import OnClear
+from ..lake.format.snapshots import OnClear
 from ..lake.writes.arguments import is_template, parse_word
 
 if TYPE_CHECKING:

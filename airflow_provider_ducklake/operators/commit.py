@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..hooks.ducklake import DuckLakeHook
 from ..hooks.events import announce
 from ..hooks.task import CommitIdentity, commit_identity, no_retry_on_user_errors, verbs_logged_by
-from ..lake.spec.snapshots import CommitInfo, OnClear
+from ..lake.format.snapshots import CommitInfo, OnClear
 from ..lake.writes.arguments import parse_word
 from .base import DuckLakeOperator, check_on_clear
 

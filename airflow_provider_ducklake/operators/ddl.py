@@ -9,7 +9,7 @@ from ..hooks.ducklake import DuckLakeHook
 from ..hooks.events import announce
 from ..hooks.task import CommitIdentity, commit_identity, no_retry_on_user_errors
 from ..lake.errors import InvalidInputError
-from ..lake.spec.versions import NEWEST, SpecVersion, write_version
+from ..lake.format.versions import NEWEST, SpecVersion, write_version
 from ..lake.writes.arguments import parse_flag
 from .base import DuckLakeOperator
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..hooks.lineage import Flow
     from ..lake.catalog.lake import Lake
-    from ..lake.spec.snapshots import CommittedSnapshot
+    from ..lake.format.snapshots import CommittedSnapshot
     from ..lake.sql.duckdb.ddl import ParsedStatement
 
 

@@ -14,7 +14,7 @@ from .base import DuckLakeOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from ..lake.spec.tags import ExportResult
+    from ..lake.format.tags import ExportResult
 
 
 class DuckLakeExportCatalogOperator(DuckLakeOperator):

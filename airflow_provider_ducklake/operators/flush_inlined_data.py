@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..hooks.ducklake import DuckLakeHook
 from ..hooks.events import announce
 from ..hooks.task import commit_identity, no_retry_on_user_errors, verbs_logged_by
-from ..lake.spec.log_lines import counts
+from ..lake.format.log_lines import counts
 from ..lake.writes.arguments import parse_flag, parse_min_rows
 from .base import DuckLakeOperator
 

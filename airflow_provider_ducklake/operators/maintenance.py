@@ -13,8 +13,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from ..hooks.ducklake import DuckLakeHook
 from ..hooks.task import no_retry_on_user_errors
 from ..lake.errors import DuckLakeError, InvalidInputError, UnsupportedFeatureError
-from ..lake.spec.log_lines import counted, counts, size
-from ..lake.spec.names.identifiers import FoldedName, QualifiedName
+from ..lake.format.log_lines import counted, counts, size
+from ..lake.format.names.identifiers import FoldedName, QualifiedName
 from ..lake.writes.arguments import parse_flag, parse_min_rows, parse_word
 from .base import DuckLakeOperator
 from .cleanup import DuckLakeCleanupOldFilesOperator, DuckLakeDeleteOrphanedFilesOperator

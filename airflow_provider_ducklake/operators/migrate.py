@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..hooks.ducklake import DuckLakeHook
 from ..hooks.task import no_retry_on_user_errors
-from ..lake.spec.versions import DEFAULT
+from ..lake.format.versions import DEFAULT
 from ..lake.writes.arguments import parse_flag
 from .base import DuckLakeOperator
 

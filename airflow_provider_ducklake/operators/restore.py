@@ -115,7 +115,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
             )
 
     def _restore(self, lake: Lake, scope: dict[str, Any], identity: CommitIdentity) -> RestoreResult:
-        from ..lake.spec.snapshots import OnClear
+        from ..lake.format.snapshots import OnClear
 
         return lake.restore(
             **scope,

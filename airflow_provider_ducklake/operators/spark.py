@@ -15,7 +15,7 @@ from ..hooks.spark_connect_submitter import SparkConnectSubmitter
 from ..hooks.spark_submit import SparkApplicationLink, SparkSubmitter, Submission, without_empty_link
 from ..hooks.task import CommitIdentity, Done, commit_identity, no_retry_on_user_errors, verbs_logged_by
 from ..lake.errors import InvalidInputError
-from ..lake.spec.snapshots import CommitInfo, OnClear
+from ..lake.format.snapshots import CommitInfo, OnClear
 from ..lake.writes.arguments import IfEmpty, parse_word
 from .base import LakeTask
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..hooks.events import declare, declare_read
 from ..hooks.jdbc_source import refuse_secrets
 from ..lake.errors import InvalidInputError
-from ..lake.spec.names.identifiers import DEFAULT_SCHEMA
+from ..lake.format.names.identifiers import DEFAULT_SCHEMA
 from .base import check_on_clear
 from .spark import DuckLakeSparkOperator, skipped_if_empty
 

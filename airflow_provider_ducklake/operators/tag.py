@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..hooks.ducklake import DuckLakeHook
 from ..hooks.task import CommitIdentity, commit_identity, no_retry_on_user_errors
-from ..lake.spec.snapshots import OnClear
+from ..lake.format.snapshots import OnClear
 from ..lake.writes.arguments import is_template, parse_at, parse_flag, parse_word
 from .base import DuckLakeOperator
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..lake.catalog.committing.commit import KeyedCommit
     from ..lake.catalog.lake import Lake
-    from ..lake.spec.tags import TagResult
+    from ..lake.format.tags import TagResult
 
 
 class TagAction(StrEnum):

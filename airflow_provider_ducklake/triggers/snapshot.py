@@ -18,7 +18,7 @@ from ..hooks.ducklake import connection_of, open_catalog
 from ..hooks.events import Looked, Watch, start_of
 from ..hooks.task import LogsInLines, explained, is_incurable
 from ..lake.errors import DuckLakeError, InvalidInputError, NotFoundError
-from ..lake.spec.log_lines import logger
+from ..lake.format.log_lines import logger
 from .watcher import AssetStore, Interest, LakePoller, LakeStore, Polled, TableWatcher, in_own_thread
 
 if TYPE_CHECKING:

@@ -20,15 +20,15 @@ from ..hooks.ducklake import connection_of, open_catalog
 from ..hooks.task import default_namespace
 from ..lake.catalog.ledger.consumers import WATERMARKS
 from ..lake.errors import CatalogMigratedError, CatalogUnavailableError, TransactionConflictError
+from ..lake.format.snapshots import Consumer
 from ..lake.planning.reading.watch import RangeReport, Watermark
-from ..lake.spec.snapshots import Consumer
 
 if TYPE_CHECKING:
     from ..hooks.events import Watch
     from ..lake.catalog.lake import Lake
     from ..lake.catalog.reports.watch import News
     from ..lake.catalog.snapshot.read_snapshots import RecordedSnapshot
-    from ..lake.spec.names.identifiers import QualifiedName
+    from ..lake.format.names.identifiers import QualifiedName
 
 
 # Threads for questions that may never be answered, so that these block no others.

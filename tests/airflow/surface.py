@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_provider_ducklake import lake
 from airflow_provider_ducklake.lake import errors
-from airflow_provider_ducklake.lake.spec.options import OPTIONS
+from airflow_provider_ducklake.lake.format.options import OPTIONS
 from airflow_provider_ducklake.provider import get_provider_info
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "surface.json"

@@ -21,8 +21,8 @@ from airflow_provider_ducklake.hooks import compat
 from airflow_provider_ducklake.hooks.events import announce
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport, event_of
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator

@@ -11,8 +11,8 @@ from airflow.sdk import BaseOperator
 from airflow_provider_ducklake.hooks.task import commit_identity, default_namespace, generation
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.writing.write import WriteResult, append_to_existing, plan_write
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from tests.concurrency.arrow_jobs import write
 
 

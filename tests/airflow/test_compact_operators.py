@@ -12,12 +12,12 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_ducklake.hooks.task import CommitIdentity
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
 from airflow_provider_ducklake.lake.spark.job.io import read_records
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, job_directory
 from airflow_provider_ducklake.lake.spark.jobs.compact import compact_bin
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from tests.airflow.killed_workers import execute, run_until_done

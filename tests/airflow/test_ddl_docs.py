@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.options import OPTIONS
+from airflow_provider_ducklake.lake.format.options import OPTIONS
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from tests.airflow.dags import parse, sync_dag, xcom
 from tests.reference.catalogs import CatalogDatabase

@@ -14,7 +14,7 @@ except ImportError:  # Airflow 3.1
 from airflow_provider_ducklake.hooks.compat import hook_lineage_collector
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.lineage import HookLineage
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from tests.reference.catalogs import CatalogDatabase
 
 ROWS = pa.table({"i": pa.array([1, 2], pa.int64())})

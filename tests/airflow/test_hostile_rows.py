@@ -27,17 +27,17 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import ensure_document_key
 from airflow_provider_ducklake.lake.errors import SparkJobError, UntrustedValueError
-from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
-from airflow_provider_ducklake.lake.spark.job import io as job_io
-from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest, job_directory
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.snapshots import (
+from airflow_provider_ducklake.lake.format.schema import TableSchema
+from airflow_provider_ducklake.lake.format.snapshots import (
     CommitInfo,
     CommitKey,
     Consumer,
     Consumption,
     OnClear,
 )
+from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.lake.spark.job import io as job_io
+from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest, job_directory
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.transaction.changes import CommentOnTable
 from airflow_provider_ducklake.lake.writes import job_life, staged

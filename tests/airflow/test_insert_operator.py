@@ -33,7 +33,7 @@ from airflow_provider_ducklake.lake.errors import (
     SparkJobError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.lake.spec.log_lines import size
+from airflow_provider_ducklake.lake.format.log_lines import size
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator

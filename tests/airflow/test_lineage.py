@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from airflow_provider_ducklake.hooks.lineage import dataset_of_path, flow_of_sql
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator

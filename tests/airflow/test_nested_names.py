@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import DAG, BaseOperator
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
 from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkMergeAdjacentFilesOperator,

@@ -15,7 +15,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
+from airflow_provider_ducklake.lake.format.snapshots import CommitKey
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import clear, delete_run, mapped_xcoms, run_next_try, start_run, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, duckdb, files_below, head, recorded, stand_in

@@ -15,8 +15,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_ducklake.hooks.task import CommitIdentity
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.spark.job.request import Action, Clause, RowChangeSource
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.verb import Commit
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator

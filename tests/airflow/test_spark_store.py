@@ -10,9 +10,9 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow_provider_ducklake.hooks.spark_installation import installation
 from airflow_provider_ducklake.hooks.spark_submit import SubmitSettings, submit_settings
 from airflow_provider_ducklake.hooks.storage import missing_packages, other_endpoint
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 
 NO_OPTIONS = MappingProxyType({})
 AWS = "org.apache.hadoop:hadoop-aws:3.5.0"

@@ -25,10 +25,10 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CommitStateUnknownError, SparkJobError
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.stream import commit_batches
 from airflow_provider_ducklake.lake.writes.verb import Results
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator

@@ -18,7 +18,7 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError
-from airflow_provider_ducklake.lake.spec.versions import SpecVersion
+from airflow_provider_ducklake.lake.format.versions import SpecVersion
 from airflow_provider_ducklake.operators.migrate import DuckLakeMigrateOperator
 from tests.interop.old_lakes import writing
 from tests.reference import duckdb_lake

@@ -6,7 +6,7 @@ from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.lake.errors import ChangesExpiredError, TransactionConflictError
-from airflow_provider_ducklake.lake.spec.snapshots import (
+from airflow_provider_ducklake.lake.format.snapshots import (
     CommitInfo,
     CommitKey,
     Consumer,

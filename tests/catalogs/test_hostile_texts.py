@@ -6,8 +6,8 @@ from sqlalchemy import create_engine, text
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CatalogError, InvalidInputError
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
+from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId
 
 TEXTS = [
     "NULL",

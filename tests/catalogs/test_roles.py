@@ -21,8 +21,8 @@ from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
 from airflow_provider_ducklake.lake.catalog.ledger.restores import RESTORES
 from airflow_provider_ducklake.lake.catalog.upkeep.cleanup import MARKS
 from airflow_provider_ducklake.lake.errors import CatalogError, CatalogRefusedError, MigrationRefusedError
-from airflow_provider_ducklake.lake.spec.names.paths import job_directory
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, SnapshotId
+from airflow_provider_ducklake.lake.format.names.paths import job_directory
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, SnapshotId
 from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
 from tests.catalogs.database_roles import Users, as_user, blocks, drop_roles, run, statements, users
 from tests.concurrency.arrow_jobs import ArrowSubmitter

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Engine
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import NotADuckLakeError, TableNotFoundError
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows
 from airflow_provider_ducklake.lake.writes.insert import Insert
 from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update

@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.format.files import DataFile
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

@@ -11,8 +11,8 @@ from airflow_provider_ducklake.lake.catalog.database.connect import open_engine,
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import RetryPolicy
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CommitRetriesExceededError, DuckLakeError
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile, FileKey
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, CommitInfo
+from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile, FileKey
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId, CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import AppendFiles
 
 KEY = FileKey.of_length(16)

@@ -12,6 +12,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_ducklake.lake.format.files import DataFile
+from airflow_provider_ducklake.lake.format.partitioning import parse_partition_by
+from airflow_provider_ducklake.lake.format.schema import TableSchema, new_columns
+from airflow_provider_ducklake.lake.format.types.ducklake_types import can_promote
 from airflow_provider_ducklake.lake.planning.reading import predicates as terms
 from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, ScanPlan
 from airflow_provider_ducklake.lake.planning.writing.evolution import evolved
@@ -30,10 +34,6 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     LakeSource,
     RowChangeSource,
 )
-from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.partitioning import parse_partition_by
-from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import can_promote
 from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (

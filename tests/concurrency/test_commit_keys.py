@@ -20,12 +20,12 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     ZombieCommitError,
 )
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, CommittedSnapshot, OnClear
 from airflow_provider_ducklake.lake.planning.writing.write import (
     ParquetSettings,
     WriteResult,
     append_to_existing,
 )
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot, OnClear
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID_COLUMN
 from airflow_provider_ducklake.lake.transaction.changes import Change

@@ -17,7 +17,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, TransactionConflictError
-from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
+from airflow_provider_ducklake.lake.format.names.identifiers import SchemaPath
 from tests.concurrency.drawn_verbs import LAYOUTS, draw_statement, draw_verb
 from tests.concurrency.serial_model import Order, State, in_order, order, state_of
 from tests.concurrency.verbs import STATEMENTS, VERBS, Pair, PausingLake, Statement, Verb, write_given

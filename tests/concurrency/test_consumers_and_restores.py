@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import ChangesExpiredError, ChangesUndoneError
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, Consumer
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, Consumer
 from airflow_provider_ducklake.lake.writes.sql import PlannedSql, Sql
 from airflow_provider_ducklake.lake.writes.verb import Commit, Results
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator

@@ -21,7 +21,7 @@ from airflow_provider_ducklake.hooks.task import CommitIdentity
 from airflow_provider_ducklake.lake.catalog.database.connect import WRITES
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, TransactionConflictError
-from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
+from airflow_provider_ducklake.lake.format.snapshots import CommitKey
 from airflow_provider_ducklake.lake.writes.run import run
 from airflow_provider_ducklake.lake.writes.verb import Commit
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator

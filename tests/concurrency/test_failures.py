@@ -25,8 +25,8 @@ from airflow_provider_ducklake.lake.errors import (
     LockTimeoutError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, SnapshotId
+from airflow_provider_ducklake.lake.format.names.identifiers import SchemaPath
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, SnapshotId
 from airflow_provider_ducklake.lake.transaction.changes import CreateSchema, NewSchemaRef
 from tests.concurrency.faults import before_commit
 from tests.reference import mariadb

@@ -18,10 +18,10 @@ from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import APPLICATIONS, JOBS, SubmittedJob
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows, InsertChoice
 from airflow_provider_ducklake.lake.writes.insert import Insert, stage
 from airflow_provider_ducklake.lake.writes.job_life import (

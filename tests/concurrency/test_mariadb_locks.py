@@ -13,8 +13,8 @@ from sqlalchemy.exc import ProgrammingError
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import LockTimeoutError, TransactionConflictError
-from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.format.names.identifiers import SchemaPath
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import CreateSchema, NewSchemaRef
 from tests.reference import mariadb
 from tests.reference.catalogs import CatalogDatabase

@@ -11,7 +11,7 @@ import pyarrow as pa
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
-from airflow_provider_ducklake.lake.spec.names.identifiers import split_parts
+from airflow_provider_ducklake.lake.format.names.identifiers import split_parts
 from tests.reference import ducklakepy_lake
 
 PAIRS = {"ci": 25, "full": 10_000}  # of 324; others each day

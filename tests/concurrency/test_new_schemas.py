@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import NotFoundError, SparkJobError
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, TableSnapshot
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, TableSnapshot
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows
 from airflow_provider_ducklake.lake.writes.insert import Insert
 from airflow_provider_ducklake.lake.writes.run import run

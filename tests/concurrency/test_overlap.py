@@ -16,9 +16,9 @@ from airflow_provider_ducklake.lake.catalog.committing import overlap
 from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
 from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.transaction import conflicts, declared
 from airflow_provider_ducklake.lake.transaction.changes import CommentOnTable, ReadRows

@@ -12,7 +12,7 @@ from sqlalchemy import event
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import SnapshotNotFoundError, SnapshotTaggedError, TagExistsError
-from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
+from airflow_provider_ducklake.lake.format.snapshots import CommitKey
 
 SNAPSHOTS = 40
 

@@ -17,8 +17,8 @@ from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, MergeRule, RewriteRule
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows
 from airflow_provider_ducklake.lake.writes.insert import Insert, stage

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import duckdb
 import pyarrow as pa
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import quote
+from airflow_provider_ducklake.lake.format.names.identifiers import quote
 from tests.interop.comparison import with_texts_of_variants
 from tests.reference.duckdb_lake import DuckLakeConnection
 from tests.spark.reading import plain

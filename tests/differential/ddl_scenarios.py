@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.defaults import SqlExpression
+from airflow_provider_ducklake.lake.format.defaults import SqlExpression
 from tests.differential.scenarios import Scenario
 from tests.reference.duckdb_lake import DuckLakeConnection
 

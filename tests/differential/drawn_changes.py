@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_ducklake.lake.spec.defaults import SqlDefault
+from airflow_provider_ducklake.lake.format.defaults import SqlDefault
 from tests.differential.drawn_lake import (
     ID,
     WIDER,

@@ -7,8 +7,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from uuid import UUID
 
-from airflow_provider_ducklake.lake.spec.defaults import SqlDefault, SqlExpression
-from airflow_provider_ducklake.lake.spec.names.identifiers import quote
+from airflow_provider_ducklake.lake.format.defaults import SqlDefault, SqlExpression
+from airflow_provider_ducklake.lake.format.names.identifiers import quote
 
 ID = "id"  # a column of every table that stays as it is: it tells which rows a statement deletes
 

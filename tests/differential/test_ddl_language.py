@@ -8,9 +8,9 @@ from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError
-from airflow_provider_ducklake.lake.spec.defaults import SqlExpression
-from airflow_provider_ducklake.lake.spec.names.identifiers import RESERVED, quote, written
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, SCALARS
+from airflow_provider_ducklake.lake.format.defaults import SqlExpression
+from airflow_provider_ducklake.lake.format.names.identifiers import RESERVED, quote, written
+from airflow_provider_ducklake.lake.format.types.ducklake_types import NOT_STORABLE, SCALARS
 from airflow_provider_ducklake.lake.sql.duckdb.cursor import split_statements
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.lake.sql.duckdb.types import (

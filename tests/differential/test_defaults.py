@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_ducklake.lake.spec.defaults import SqlExpression, default_of
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.defaults import SqlExpression, default_of
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake

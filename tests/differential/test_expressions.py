@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
-from airflow_provider_ducklake.lake.spec.sql.printing import printed
-from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
+from airflow_provider_ducklake.lake.format.sql.parse import parse_expression
+from airflow_provider_ducklake.lake.format.sql.printing import printed
+from airflow_provider_ducklake.lake.format.sql.tokens import ExpressionError
 from tests.differential.test_macros import CALLS, TABLE_CALLS
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_core import open_core

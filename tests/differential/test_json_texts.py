@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.lake.spec.types.texts import is_json, is_too_deep
+from airflow_provider_ducklake.lake.format.types.texts import is_json, is_too_deep
 
 HALF_PAIRS = [r'"\ud800"', r'"\udc00"', r'"\uD83D\n"', r'"\ud83d\ud83d\ude00"', r'["\\", "\udbff"]']
 NEITHER_TAKES = [

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, quote
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from airflow_provider_ducklake.lake.format.names.identifiers import fold, quote
+from airflow_provider_ducklake.lake.format.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     Field,
@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.lake.spec.types.literals import format_literal, parse_literal
+from airflow_provider_ducklake.lake.format.types.literals import format_literal, parse_literal
 from tests.properties.strategies import names, physical, storable_scalars
 
 VARCHAR = ScalarType("varchar")

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError
-from airflow_provider_ducklake.lake.spec.tags import MacroDefinition, MacroOverload, MacroParameter
+from airflow_provider_ducklake.lake.format.tags import MacroDefinition, MacroOverload, MacroParameter
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.differential.scenarios import Scenario
 from tests.differential.test_catalogs import compare

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, DuckLakeError, InvalidInputError
-from airflow_provider_ducklake.lake.spec.sorting import FUNCTIONS
+from airflow_provider_ducklake.lake.format.sorting import FUNCTIONS
 from tests.differential.scenarios import Scenario
 from tests.differential.test_catalogs import compare
 from tests.differential.test_ddl import run, transactions

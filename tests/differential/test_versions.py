@@ -8,7 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.lake.spec.versions import SpecVersion
+from airflow_provider_ducklake.lake.format.versions import SpecVersion
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 

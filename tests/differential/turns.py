@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.names.identifiers import quote
+from airflow_provider_ducklake.lake.format.types.variants import encode_variant
+from airflow_provider_ducklake.lake.format.versions import NEWEST, write_version
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
-from airflow_provider_ducklake.lake.spec.names.identifiers import quote
-from airflow_provider_ducklake.lake.spec.types.variants import encode_variant
-from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT

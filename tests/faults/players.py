@@ -23,8 +23,8 @@ from airflow_provider_ducklake.hooks.task import CommitIdentity
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment
 from airflow_provider_ducklake.lake.writes.job_life import Submitter
 from airflow_provider_ducklake.lake.writes.run import run

@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
 from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
@@ -16,7 +17,6 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     job_directory,
 )
 from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert

@@ -8,22 +8,22 @@ from functools import partial
 import pyarrow as pa
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.planning.writing.write import (
-    NewDeletes,
-    ParquetSettings,
-    RowChanges,
-    WriteResult,
-)
-from airflow_provider_ducklake.lake.spec.partitioning import hive_directory
-from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.lake.spec.snapshots import (
+from airflow_provider_ducklake.lake.format.partitioning import hive_directory
+from airflow_provider_ducklake.lake.format.schema import Column, TableSchema
+from airflow_provider_ducklake.lake.format.snapshots import (
     ColumnId,
     CommitInfo,
     CommittedSnapshot,
     DataFileId,
     TableSnapshot,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.lake.planning.writing.write import (
+    NewDeletes,
+    ParquetSettings,
+    RowChanges,
+    WriteResult,
+)
 from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
 from airflow_provider_ducklake.lake.storage.parquet.rows import split_by_partition
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter

@@ -4,9 +4,9 @@ import uuid
 from dataclasses import replace
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, MergeRule, RewriteRule
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.lake.storage.moving.compact import compactor
 from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
 

@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, quote
-from airflow_provider_ducklake.lake.spec.types.variants import decode_variant
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName, quote
+from airflow_provider_ducklake.lake.format.types.variants import decode_variant
 from airflow_provider_ducklake.lake.storage.parquet.shredding import is_variant
 from tests.reference.duckdb_lake import DuckLakeConnection
 

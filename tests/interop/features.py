@@ -22,8 +22,8 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidStatementError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, encode_variant
-from airflow_provider_ducklake.lake.spec.versions import write_version
+from airflow_provider_ducklake.lake.format.types.variants import decode_variant, encode_variant
+from airflow_provider_ducklake.lake.format.versions import write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT
 from tests.reference import ducklakepy_lake

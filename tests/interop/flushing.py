@@ -5,8 +5,8 @@ from typing import Any
 import duckdb
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName, quote
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, quote
 from tests.interop.comparison import arrow_of, multiset, names_of
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake

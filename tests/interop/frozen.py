@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.tags import ExportFormat, ExportResult
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.tags import ExportFormat, ExportResult
 from tests.reference.duckdb_lake import DuckLakeConnection, load_extension
 
 HISTORY = (

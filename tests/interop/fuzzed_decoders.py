@@ -14,16 +14,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError
-from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
-from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.types import texts as times
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats, check_wkb, is_finite, wkb_of_wkt
-from airflow_provider_ducklake.lake.spec.types.literals import parse_cast, parse_literal
-from airflow_provider_ducklake.lake.spec.types.texts import is_json, parse_interval
-from airflow_provider_ducklake.lake.spec.types.values import parse_physical
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import check_variant
-from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, encode_variant
+from airflow_provider_ducklake.lake.format.sql.parse import parse_expression
+from airflow_provider_ducklake.lake.format.sql.tokens import ExpressionError
+from airflow_provider_ducklake.lake.format.types import texts as times
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.types.geometry import (
+    GeometryStats,
+    check_wkb,
+    is_finite,
+    wkb_of_wkt,
+)
+from airflow_provider_ducklake.lake.format.types.literals import parse_cast, parse_literal
+from airflow_provider_ducklake.lake.format.types.texts import is_json, parse_interval
+from airflow_provider_ducklake.lake.format.types.values import parse_physical
+from airflow_provider_ducklake.lake.format.types.variant_bytes import check_variant
+from airflow_provider_ducklake.lake.format.types.variants import decode_variant, encode_variant
 from airflow_provider_ducklake.lake.storage.deletes.vectors import (
     bitmap_of,
     container_of,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import quote
+from airflow_provider_ducklake.lake.format.names.identifiers import quote
 
 ARROW = {
     "int32": pa.int32(),

@@ -7,9 +7,9 @@ from sqlalchemy import Connection, Table, create_engine
 
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import inlined_table
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-from airflow_provider_ducklake.lake.spec.versions import DEFAULT
+from airflow_provider_ducklake.lake.format.schema import TableSchema
+from airflow_provider_ducklake.lake.format.types.ducklake_types import DuckLakeType
+from airflow_provider_ducklake.lake.format.versions import DEFAULT
 from tests.interop.reference_table import schema_of
 from tests.interop.type_values import NULL_STRUCTS, TYPES
 from tests.reference.catalogs import CatalogDatabase

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.lake.spec.versions import SpecVersion
+from airflow_provider_ducklake.lake.format.versions import SpecVersion
 from tests.golden.old_lakes.record import HISTORY, rows_at_every_snapshot
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile, LiveDataFile
-from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, DataFileId, SnapshotId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, children_of, parse_type
+from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile, LiveDataFile
+from airflow_provider_ducklake.lake.format.schema import Column, TableSchema
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId, DataFileId, SnapshotId
+from airflow_provider_ducklake.lake.format.types.ducklake_types import Field, children_of, parse_type
 from tests.reference.catalog_dump import Dump, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

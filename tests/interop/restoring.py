@@ -2,7 +2,7 @@
 
 from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.names.identifiers import quote
+from airflow_provider_ducklake.lake.format.names.identifiers import quote
 from tests.interop.comparison import arrow_of, differences, multiset, tables_of
 from tests.reference.duckdb_lake import open_lake
 

@@ -6,13 +6,13 @@ import pyarrow as pa
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.partitioning import parse_partition_by
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.planning.writing.write import WriteResult, plan_create, plan_write
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest, job_directory
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.partitioning import parse_partition_by
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import fields_of_arrow
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 

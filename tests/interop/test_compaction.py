@@ -14,8 +14,8 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import Truncate
 from tests.interop.compacting import compacted_files, merge_adjacent, rewrite
 from tests.interop.comparison import differences, multiset, tables_of

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Bin, Compaction, MergeRule
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.job.io import read_records, write_record
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, job_directory
 from airflow_provider_ducklake.lake.spark.jobs.compact import compact_bin
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.writes.compaction import commit_compacted
 from tests.reference.duckdb_lake import open_lake
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.format.files import DataFile
 from airflow_provider_ducklake.lake.storage.files.filesystem import write_bytes
 from tests.interop.synced import before_commit, needed, recorded
 

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidPartitionError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.partitioning import Transform, TransformKind, partition_value
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
+from airflow_provider_ducklake.lake.format.partitioning import Transform, TransformKind, partition_value
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.versions import NEWEST, write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog

@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.files import ColumnStats, TableColumnStats
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.planning.reading.pruning import TextBounds, covers
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, TableColumnStats
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from tests.interop.compacting import rewrite
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.tags import ExportFormat, ExportResult
+from airflow_provider_ducklake.lake.format.tags import ExportFormat, ExportResult
 from airflow_provider_ducklake.lake.storage.moving import restored
 from tests.interop.frozen import HISTORY, all_rows, attached, columns_of, rows_at
 from tests.reference import s3

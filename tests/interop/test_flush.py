@@ -17,9 +17,9 @@ from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.upkeep.flush import Flush, FlushRule
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import InlineDeletes
 from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
 from tests.interop.flushing import assert_flushed_without_a_trace, feeds, seen_by_the_reference

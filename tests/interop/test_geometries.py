@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
+from airflow_provider_ducklake.lake.format.types.geometry import GeometryStats
 from airflow_provider_ducklake.lake.storage.parquet.geometries import check_geometries, first_invalid
 from tests.reference.duckdb_lake import open_lake
 

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.types.geometry import wkb_of_wkt
+from airflow_provider_ducklake.lake.format.types.geometry import wkb_of_wkt
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 NAN, INF = float("nan"), float("inf")

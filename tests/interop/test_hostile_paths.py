@@ -27,6 +27,7 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     UntrustedValueError,
 )
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, TableSnapshot
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, RewriteRule
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
 from airflow_provider_ducklake.lake.planning.writing.write import (
@@ -51,7 +52,6 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     job_directory,
 )
 from airflow_provider_ducklake.lake.spark.jobs.compact import compact_bin
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, TableSnapshot
 from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter

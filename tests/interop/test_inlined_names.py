@@ -5,7 +5,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.dialects.postgres import PostgresDialect
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.names.identifiers import KEYWORDS
+from airflow_provider_ducklake.lake.format.names.identifiers import KEYWORDS
 from tests.reference.duckdb_lake import open_lake
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
+from airflow_provider_ducklake.lake.format.names.paths import job_directory
+from airflow_provider_ducklake.lake.format.snapshots import CommitKey, SnapshotId
 from airflow_provider_ducklake.lake.planning.writing.write import JobTarget
-from airflow_provider_ducklake.lake.spec.names.paths import job_directory
-from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, SnapshotId
 
 TARGET = JobTarget(3, "/lake/t/", "0" * 64)
 

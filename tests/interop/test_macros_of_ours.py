@@ -9,7 +9,7 @@ from airflow_provider_ducklake.lake.errors import (
     MacroNotFoundError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.writes.row_changes import Delete, Update
 from airflow_provider_ducklake.lake.writes.sql import Sql
 from airflow_provider_ducklake.lake.writes.verb import Commit

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.format.versions import NEWEST, write_version
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.reference import ducklakepy_lake
 from tests.reference.as_1_0 import as_1_0

@@ -9,10 +9,10 @@ import pyarrow.fs as pafs
 import pytest
 
 from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.format.files import LiveDataFile
+from airflow_provider_ducklake.lake.format.schema import new_columns
+from airflow_provider_ducklake.lake.format.snapshots import DataFileId, SnapshotId
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
-from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-from airflow_provider_ducklake.lake.spec.schema import new_columns
-from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, SnapshotId
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     Location,
     check_writable,

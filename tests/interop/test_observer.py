@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TableNotFoundError
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from tests.reference.duckdb_lake import open_lake
 
 ROWS = pa.table({"i": pa.array([1, 2], pa.int64())})

@@ -13,8 +13,8 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, UntrustedValueError
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.spark.job import io as job_io
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.staged import commit_writes, discard, read_staged
 from airflow_provider_ducklake.lake.writes.verb import Commit
 from tests.interop.staging import stage

@@ -15,8 +15,8 @@ from uuid6 import uuid7
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
 from airflow_provider_ducklake.lake.errors import SharedDataPathError, StorageError, UntrustedValueError
+from airflow_provider_ducklake.lake.format.snapshots import SnapshotId
 from airflow_provider_ducklake.lake.planning.upkeep.files import MARK
-from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 from tests.interop.test_cleanup import files, run_sql, write_history
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase

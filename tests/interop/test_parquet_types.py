@@ -9,10 +9,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile
+from airflow_provider_ducklake.lake.format.snapshots import SnapshotId
+from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile
-from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
 from airflow_provider_ducklake.lake.storage.parquet.footer import read_footer

@@ -12,15 +12,15 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.planning.reading.predicates import Comparison, Operator
-from airflow_provider_ducklake.lake.planning.reading.pruning import all_match, may_match
-from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
-from airflow_provider_ducklake.lake.spec.partitioning import (
+from airflow_provider_ducklake.lake.format.partitioning import (
     PartitionField,
     Transform,
     TransformKind,
     partition_value,
 )
+from airflow_provider_ducklake.lake.planning.reading.predicates import Comparison, Operator
+from airflow_provider_ducklake.lake.planning.reading.pruning import all_match, may_match
+from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import values_of
 from tests.reference.duckdb_lake import open_lake
 

@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from airflow_provider_ducklake.lake.format.types.ducklake_types import (
     NOT_STORABLE,
     SCALARS,
     can_promote,

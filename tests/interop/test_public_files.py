@@ -13,11 +13,11 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.files import FileKey
-from airflow_provider_ducklake.lake.spec.schema import Column
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, encode_variant, split_variant
+from airflow_provider_ducklake.lake.format.files import FileKey
+from airflow_provider_ducklake.lake.format.schema import Column
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.types.variants import decode_variant, encode_variant, split_variant
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema

@@ -14,8 +14,8 @@ import pytest
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.snapshots import CommitKey, OnClear
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, OnClear
 from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
 from tests.interop.job_columns import another_user
 from tests.interop.restoring import (

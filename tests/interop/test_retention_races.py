@@ -28,10 +28,10 @@ from airflow_provider_ducklake.lake.errors import (
     SnapshotNotFoundError,
     TransactionConflictError,
 )
+from airflow_provider_ducklake.lake.format.names.paths import CatalogPath
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.storage.rows.table_reader import read_rows
 from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import dump_catalog

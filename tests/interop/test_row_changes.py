@@ -14,7 +14,7 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID_COLUMN
 from tests.interop.changed_rows import commit_changes, row_changes
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog

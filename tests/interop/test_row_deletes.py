@@ -7,7 +7,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.drafting import rows as given_rows
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, TransactionConflictError
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import Truncate
 from tests.interop.compacting import merge_adjacent
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog

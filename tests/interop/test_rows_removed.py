@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import DropTable, Truncate
 from tests.reference.duckdb_lake import open_lake
 

@@ -16,10 +16,10 @@ import pytest
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, CommittedSnapshot
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.writes.staged import commit_writes, discard, read_staged, tidy_up
 from airflow_provider_ducklake.lake.writes.verb import Commit

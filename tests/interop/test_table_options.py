@@ -11,7 +11,7 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.versions import write_version
+from airflow_provider_ducklake.lake.format.versions import write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.interop.compacting import merge_adjacent
 from tests.reference import ducklakepy_lake

@@ -13,8 +13,8 @@ from sqlalchemy import create_engine, text
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.tags import LONGEST_NAME
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.lake.spec.tags import LONGEST_NAME
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

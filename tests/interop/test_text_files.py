@@ -13,11 +13,11 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import duckdb_type
 from airflow_provider_ducklake.lake.errors import CatalogError, DuckLakeError, InvalidInputError
+from airflow_provider_ducklake.lake.format.schema import TableSchema, new_columns
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.types.literals import parse_literal
+from airflow_provider_ducklake.lake.format.types.values import format_physical
 from airflow_provider_ducklake.lake.spark.text_parts import _values
-from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.literals import parse_literal
-from airflow_provider_ducklake.lake.spec.types.values import format_physical
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import physical_values
 from airflow_provider_ducklake.lake.storage.rows import csv_rows, json_rows
 from airflow_provider_ducklake.lake.storage.rows.inlined_values import _array

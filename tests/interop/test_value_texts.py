@@ -8,8 +8,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, parse_type
-from airflow_provider_ducklake.lake.spec.types.values import Physical, identity_text, order_key
+from airflow_provider_ducklake.lake.format.types.ducklake_types import DuckLakeType, parse_type
+from airflow_provider_ducklake.lake.format.types.values import Physical, identity_text, order_key
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import from_physical
 
 DAY = 86_400

@@ -18,10 +18,10 @@ from airflow_provider_ducklake.lake.errors import (
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.schema import Column
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.variants import Instant, encode_variant
+from airflow_provider_ducklake.lake.format.schema import Column
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.types.variants import Instant, encode_variant
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.moving.restored import write_stamped
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema

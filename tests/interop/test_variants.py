@@ -17,8 +17,8 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.lake.format.types.variants import Instant, decode_variant
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.lake.spec.types.variants import Instant, decode_variant
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import file_catalog

@@ -4,7 +4,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.writes.sql_plan import Reads
 
 JOB = "01a214b0-005d-7a75-9966-2ec304b4ac3e"

@@ -9,7 +9,7 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
+from airflow_provider_ducklake.lake.format.versions import NEWEST, write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog

@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.reference.duckdb_lake import open_lake
 

@@ -27,8 +27,8 @@ from airflow_provider_ducklake.lake.errors import (
     NotFoundError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, visible_rows
 from tests.interop.changed_rows import commit_changes, row_changes

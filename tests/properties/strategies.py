@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from airflow_provider_ducklake.lake.format.names.identifiers import fold
+from airflow_provider_ducklake.lake.format.types.ducklake_types import (
     NOT_STORABLE,
     SCALARS,
     DecimalType,
@@ -15,7 +15,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL
+from airflow_provider_ducklake.lake.format.types.texts import INTERVAL
 
 INT_RANGES = {
     **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64, 128)},

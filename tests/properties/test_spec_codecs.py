@@ -6,26 +6,26 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.errors import one_line
-from airflow_provider_ducklake.lake.spec.names.identifiers import (
+from airflow_provider_ducklake.lake.format.names.identifiers import (
     QualifiedName,
     SchemaPath,
     quote,
     quote_if_needed,
     split_parts,
 )
-from airflow_provider_ducklake.lake.spec.names.paths import (
+from airflow_provider_ducklake.lake.format.names.paths import (
     CatalogPath,
     directory_path,
     is_absolute,
     relative_to,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from airflow_provider_ducklake.lake.format.types.ducklake_types import (
     catalog_name,
     children_of,
     parse_type,
     with_children,
 )
-from airflow_provider_ducklake.lake.spec.types.values import (
+from airflow_provider_ducklake.lake.format.types.values import (
     civil_from_days,
     days_from_civil,
     format_float32,

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.lake.spec.files import (
+from airflow_provider_ducklake.lake.format.files import (
     STRING_BOUND_BYTES,
     ColumnStats,
     TableColumnStats,
@@ -11,9 +11,9 @@ from airflow_provider_ducklake.lake.spec.files import (
     merge_files,
     string_bounds,
 )
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, is_float
-from airflow_provider_ducklake.lake.spec.types.values import format_physical, order_key
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId
+from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType, is_float
+from airflow_provider_ducklake.lake.format.types.values import format_physical, order_key
 from tests.properties.strategies import ordered_scalars, physical, typed_pairs
 
 COLUMN = ColumnId(1)

@@ -8,7 +8,7 @@ from typing import Self
 import pyarrow as pa
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, Consumer
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, Consumer
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows
 from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update
 from airflow_provider_ducklake.lake.writes.verb import Commit

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
+from airflow_provider_ducklake.lake.format.snapshots import CommitKey
 from tests.reference.catalogs import CatalogDatabase
 from tests.scale import contents
 from tests.scale.fill import Filling, filling

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_provider_ducklake.lake.format.partitioning import parse_partition_by
+from airflow_provider_ducklake.lake.format.schema import TableSchema
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan
 from airflow_provider_ducklake.lake.spark.job.request import job_directory
 from airflow_provider_ducklake.lake.spark.sessions import remote
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare
-from airflow_provider_ducklake.lake.spec.partitioning import parse_partition_by
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from tests.reference.connect_server import connect_server
 from tests.reference.processes import FAST_JVM
 

@@ -8,11 +8,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.lake.planning.writing.write import RowChanges, WriteResult
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 from airflow_provider_ducklake.lake.spark.jobs.here import run_here
-from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from airflow_provider_ducklake.lake.writes.session import LakeSession, SessionSubmitter
 from airflow_provider_ducklake.lake.writes.verb import Results

@@ -6,9 +6,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName, quote
 from airflow_provider_ducklake.lake.spark.read import read_table
 from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, quote
 from tests.interop.comparison import with_texts_of_variants
 from tests.reference.duckdb_lake import DuckLakeConnection
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pyspark
 
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.package_zip import application_file, package_zip
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest, source_of
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.submission import slim_python
 
 RECORDS = Path(__file__).with_name("failed_logs")

@@ -4,9 +4,9 @@ import pytest
 from pyspark.errors import SparkRuntimeException
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, SchemaMismatchError
+from airflow_provider_ducklake.lake.format.schema import TableSchema, new_columns
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.writing.assignment import assign
-from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
 
 
 def assigned(spark, text: str, schema: TableSchema):

@@ -3,9 +3,9 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidValueError
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 
 LATIN = "CASE id % 10 WHEN 3 THEN CAST(X'636166E9' AS STRING) ELSE concat('café', id) END"
 BAD = "b'caf\\xe9'"

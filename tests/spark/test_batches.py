@@ -8,13 +8,13 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.job.request import source_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare
 from airflow_provider_ducklake.lake.spark.types.spark_types import fields_of_spark
 from airflow_provider_ducklake.lake.spark.writing import write_arrow
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.conftest import make_plan
 from tests.spark.submission import log_of, make_request, start
 

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.lake.format.options import Options
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
 from airflow_provider_ducklake.lake.planning.writing.write import Evolution, plan_write
 from airflow_provider_ducklake.lake.spark.job import request as jobs
@@ -24,7 +25,6 @@ from airflow_provider_ducklake.lake.spark.job.codec import (
     loads,
 )
 from airflow_provider_ducklake.lake.spark.job.results import Done, Part, StagedWriteDocument
-from airflow_provider_ducklake.lake.spec.options import Options
 from tests.interop.test_odd_documents import ODD, paths, replaced
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.reference.duckdb_lake import open_lake

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from tests import corpus_summary as summary
 from tests.interop import corpus
 from tests.interop.comparison import names_of

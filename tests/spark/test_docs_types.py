@@ -8,6 +8,14 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.format.schema import Column
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId
+from airflow_provider_ducklake.lake.format.types.ducklake_types import (
+    NOT_STORABLE,
+    SCALARS,
+    DuckLakeType,
+    parse_type,
+)
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
     INTERVAL,
     read_type,
@@ -15,14 +23,6 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
     to_insertable,
 )
 from airflow_provider_ducklake.lake.spark.writing.assignment import _fits
-from airflow_provider_ducklake.lake.spec.schema import Column
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    NOT_STORABLE,
-    SCALARS,
-    DuckLakeType,
-    parse_type,
-)
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()

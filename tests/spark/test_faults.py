@@ -9,10 +9,10 @@ import duckdb
 import pytest
 
 from airflow_provider_ducklake.lake.errors import SparkJobError
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import source_of
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.submission import log_of, make_request, start, task_ends
 
 pytestmark = pytest.mark.kills

@@ -12,23 +12,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake import errors
-from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan, WriteResult
-from airflow_provider_ducklake.lake.spark.job import io as job_io
-from airflow_provider_ducklake.lake.spark.job import request as jobs
-from airflow_provider_ducklake.lake.spark.job import results
-from airflow_provider_ducklake.lake.spark.job.codec import decode, dumps, encode, loads
-from airflow_provider_ducklake.lake.spark.job.documents import reading
-from airflow_provider_ducklake.lake.spark.job.results import Batch, decode_error, encode_error, summary
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile
-from airflow_provider_ducklake.lake.spec.partitioning import (
+from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile
+from airflow_provider_ducklake.lake.format.partitioning import (
     PartitionField,
     Transform,
     TransformKind,
     parse_partition_by,
 )
-from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from airflow_provider_ducklake.lake.format.schema import TableSchema, new_columns
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId
+from airflow_provider_ducklake.lake.format.types.ducklake_types import (
     DecimalType,
     Field,
     ListType,
@@ -37,6 +30,13 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     StructType,
     parse_type,
 )
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan, WriteResult
+from airflow_provider_ducklake.lake.spark.job import io as job_io
+from airflow_provider_ducklake.lake.spark.job import request as jobs
+from airflow_provider_ducklake.lake.spark.job import results
+from airflow_provider_ducklake.lake.spark.job.codec import decode, dumps, encode, loads
+from airflow_provider_ducklake.lake.spark.job.documents import reading
+from airflow_provider_ducklake.lake.spark.job.results import Batch, decode_error, encode_error, summary
 from airflow_provider_ducklake.lake.storage.files import writing
 
 JOB_ID = "0190f3c1-0000-7000-8000-000000000001"

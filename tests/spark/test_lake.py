@@ -1,6 +1,8 @@
 """Files of jobs, committed to a lake: DuckDB's filters find what a plain scan finds."""
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.writing.write import (
     append_to_existing,
     create_and_append,
@@ -9,8 +11,6 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
 )
 from airflow_provider_ducklake.lake.spark.job.request import job_directory
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 from tests.spark.type_values import VALUES
 

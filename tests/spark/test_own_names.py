@@ -10,11 +10,11 @@ from pyspark.errors import AnalysisException
 from airflow_provider_ducklake.lake import spark as package
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
 from airflow_provider_ducklake.lake.planning.writing.write import RowOrder
 from airflow_provider_ducklake.lake.spark.read import read_changes, read_table
 from airflow_provider_ducklake.lake.spark.types.names import MatchNames, ReadNames, refuse_equal_names
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake

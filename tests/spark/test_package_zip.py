@@ -19,7 +19,7 @@ def test_it_holds_what_a_job_imports_and_nothing_of_airflow_or_the_catalog(tmp_p
         names = archive.namelist()
 
     folders = {name.split("/")[2] for name in names if name.startswith("airflow_provider_ducklake/lake/")}
-    assert folders == {"__init__.py", "errors.py", "planning", "spark", "spec", "storage", "transaction"}
+    assert folders == {"__init__.py", "errors.py", "format", "planning", "spark", "storage", "transaction"}
     assert [name for name in names if "/lake/" not in name] == ["airflow_provider_ducklake/__init__.py"]
     assert "airflow_provider_ducklake/lake/spark/job/io.py" in names
     assert all(name.endswith(".py") for name in names)

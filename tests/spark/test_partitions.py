@@ -7,12 +7,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake.format.partitioning import bucket, murmur3_32, parse_partition_by
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
 from airflow_provider_ducklake.lake.spark.writing.assignment import assign
 from airflow_provider_ducklake.lake.spark.writing.partitions import with_keys
-from airflow_provider_ducklake.lake.spec.partitioning import bucket, murmur3_32, parse_partition_by
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import open_lake

@@ -21,6 +21,7 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan
 from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing, plan_write
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
@@ -31,7 +32,6 @@ from airflow_provider_ducklake.lake.spark.reading.read_deletes import numbered, 
 from airflow_provider_ducklake.lake.spark.reading.read_files import scan
 from airflow_provider_ducklake.lake.spark.reading.read_layout import present_layout
 from airflow_provider_ducklake.lake.spark.types.names import ReadNames
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from tests.interop.filtered_lake import COLUMNS, NOW, fill_by_the_reference
 from tests.interop.test_parquet_evolution import HISTORIES, write_history
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.sql.spark.conditions import readable_filter
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql

@@ -10,6 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile, FileKey
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.options import Options
+from airflow_provider_ducklake.lake.format.partitioning import PartitionField, PartitionSpec, Transform
+from airflow_provider_ducklake.lake.format.schema import Default, TableSchema, new_columns
+from airflow_provider_ducklake.lake.format.snapshots import (
+    ColumnId,
+    DataFileId,
+    DeleteFileId,
+    PartitionId,
+    SchemaId,
+    Snapshot,
+    SnapshotId,
+    TableId,
+    TableSnapshot,
+)
 from airflow_provider_ducklake.lake.planning.reading.predicates import AllOf, Comparison, Operator
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes, NewTable, WriteResult
@@ -26,22 +42,6 @@ from airflow_provider_ducklake.lake.spark.job.results import (
     StagedWriteDocument,
     Written,
     summary,
-)
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile, FileKey
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.options import Options
-from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
-from airflow_provider_ducklake.lake.spec.schema import Default, TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.snapshots import (
-    ColumnId,
-    DataFileId,
-    DeleteFileId,
-    PartitionId,
-    SchemaId,
-    Snapshot,
-    SnapshotId,
-    TableId,
-    TableSnapshot,
 )
 from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
 

@@ -8,6 +8,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
 from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
@@ -18,7 +19,6 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     job_directory,
 )
 from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 

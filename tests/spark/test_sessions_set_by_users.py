@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
 from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
@@ -23,7 +24,6 @@ from airflow_provider_ducklake.lake.spark.jobs.insert import insert, write
 from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.lake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.lake.spark.read import read_table
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.inserting import new_lake
 
 QUOTED_REGEX = "spark.sql.parser.quotedRegexColumnNames"

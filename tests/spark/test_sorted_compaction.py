@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, MergeRule, RewriteRule
 from airflow_provider_ducklake.lake.planning.writing.write import RowOrder, plan_write
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.lake.spark.jobs.compact import compact
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.writes.compaction import commit_compacted
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

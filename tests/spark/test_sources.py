@@ -13,13 +13,13 @@ import pytest
 from pyarrow import orc
 
 from airflow_provider_ducklake.lake import errors
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.spark import text_parts, text_sources
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.job.request import source_of
 from airflow_provider_ducklake.lake.spark.jobs.insert import insert
 from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote, kind_of
 from airflow_provider_ducklake.lake.spark.sources import load
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.submission import make_request
 
 TYPED = new_columns(

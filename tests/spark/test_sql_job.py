@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, SchemaMismatchError, StorageError
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.job.request import (
@@ -22,7 +23,6 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     job_directory,
 )
 from airflow_provider_ducklake.lake.spark.jobs.sql import run_sql
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.lake.sql.spark.statements import WriteMode
 from airflow_provider_ducklake.lake.writes.sql_plan import Reads, find_target, steps_of

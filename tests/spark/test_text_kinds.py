@@ -5,11 +5,11 @@ from random import Random
 import pytest
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, SchemaMismatchError
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.job.request import Dataset
 from airflow_provider_ducklake.lake.spark.sources import read_dataset
 from airflow_provider_ducklake.lake.spark.writing.assignment import assign
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.text_kinds import KINDS
 
 FILES = {"ci": 4, "full": 16}  # of each kind

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidValueError, SchemaMismatchError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, Exact
+from airflow_provider_ducklake.lake.format.types.ducklake_types import SCALARS, Exact
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.comparison import difference, tables_of
 from tests.reference.catalogs import CatalogDatabase

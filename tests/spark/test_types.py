@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import InvalidTypeError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.format.schema import Column, TableSchema, new_columns
+from airflow_provider_ducklake.lake.format.types.ducklake_types import NOT_STORABLE, SCALARS, ScalarType
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
 from airflow_provider_ducklake.lake.spark.types.spark_types import fields_of_spark
-from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, SCALARS, ScalarType
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.type_values import VALUES
 from tests.type_matrix import noted

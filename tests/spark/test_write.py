@@ -7,11 +7,11 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.lake.format.options import Options
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
 from airflow_provider_ducklake.lake.spark.sessions.classic import progress_lines
-from airflow_provider_ducklake.lake.spec.options import Options
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.conftest import make_plan
 
 SCHEMA = new_columns({"id": "int64", "text": "varchar"})

@@ -8,9 +8,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ..errors import CatalogError, InvalidInputError, NotADuckLakeError
-from ..spec.arguments import methods_take_arguments
-from ..spec.names.paths import directory_path, is_absolute
-from ..spec.versions import DEFAULT, WRITABLE, SpecVersion, check_newest, refused, writable_version
+from ..format.arguments import methods_take_arguments
+from ..format.names.paths import directory_path, is_absolute
+from ..format.versions import DEFAULT, WRITABLE, SpecVersion, check_newest, refused, writable_version
 from .committing.commit import Committer
 from .database.connect import (
     catalog_file,
@@ -32,8 +32,8 @@ from .snapshot import read
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from ..spec.options import OptionRow
-    from ..spec.snapshots import SnapshotId
+    from ..format.options import OptionRow
+    from ..format.snapshots import SnapshotId
     from ..storage.files.filesystem import Location
 
 _P = ParamSpec("_P")

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SchemaNotFoundError, TransactionConflictError
-from ..spec.limits import NO_FLOOR
-from ..spec.names.identifiers import QualifiedName, SchemaName, SchemaPath, TableName
-from ..spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot, JsonValue, TableSnapshot
-from ..spec.versions import DEFAULT, SpecVersion, check_target, is_locked_out, writable_version
+from ..format.limits import NO_FLOOR
+from ..format.names.identifiers import QualifiedName, SchemaName, SchemaPath, TableName
+from ..format.snapshots import CommitInfo, CommitKey, CommittedSnapshot, JsonValue, TableSnapshot
+from ..format.versions import DEFAULT, SpecVersion, check_target, is_locked_out, writable_version
 from .committing.commit import ChangeSet, Committer, PlannedCommit
 from .database.tables import catalog_tables
 from .ledger.jobs import STAGE_TTL
@@ -19,9 +19,9 @@ from .open_lake import Definitions, OpenLake
 from .snapshot.scan import find_files, load_table
 
 if TYPE_CHECKING:
+    from ..format.tags import ExportResult
     from ..planning.upkeep.compaction import Compaction, FlushResult, MergeRule, RewriteRule
     from ..planning.upkeep.findings import Finding
-    from ..spec.tags import ExportResult
     from ..transaction.changes import MergedFile, RewrittenFile
     from .lake_reads import LakeReads
     from .lake_writes import Key, LakeWrites

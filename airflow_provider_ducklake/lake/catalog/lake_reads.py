@@ -18,14 +18,22 @@ from ..errors import (
     TableNotFoundError,
     ViewNotFoundError,
 )
+from ..format.names.identifiers import QualifiedName, SchemaName, SchemaPath, TableName, fold
+from ..format.names.paths import directory_name, schema_directory
+from ..format.options import Options
+from ..format.snapshots import (
+    RestoredTable,
+    SchemaId,
+    Snapshot,
+    SnapshotId,
+    TableId,
+    TableSnapshot,
+    require_id,
+)
+from ..format.tags import Macro, Tag, ViewDefinition
+from ..format.types.texts import require_offset
+from ..format.versions import Feature
 from ..planning.writing.write import NewTable, NewTableAndSchema
-from ..spec.names.identifiers import QualifiedName, SchemaName, SchemaPath, TableName, fold
-from ..spec.names.paths import directory_name, schema_directory
-from ..spec.options import Options
-from ..spec.snapshots import RestoredTable, SchemaId, Snapshot, SnapshotId, TableId, TableSnapshot, require_id
-from ..spec.tags import Macro, Tag, ViewDefinition
-from ..spec.types.texts import require_offset
-from ..spec.versions import Feature
 from ..transaction.changes_made import changes_table
 from .ledger import restores
 from .snapshot import read, read_snapshots

@@ -8,11 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import InvalidInputError
-from ..planning.reading.predicates import ALWAYS, Predicate
-from ..planning.writing.overwrite import PartitionValues, RowScope
-from ..spec.names.identifiers import QualifiedName, SchemaName, TableName
-from ..spec.options import SKIP_STATS_COLUMNS, OptionRow, option_text
-from ..spec.snapshots import (
+from ..format.names.identifiers import QualifiedName, SchemaName, TableName
+from ..format.options import SKIP_STATS_COLUMNS, OptionRow, option_text
+from ..format.snapshots import (
     CommitInfo,
     CommitKey,
     CommittedSnapshot,
@@ -23,7 +21,9 @@ from ..spec.snapshots import (
     SnapshotId,
     TableSnapshot,
 )
-from ..spec.tags import TagResult, check_tag_name
+from ..format.tags import TagResult, check_tag_name
+from ..planning.reading.predicates import ALWAYS, Predicate
+from ..planning.writing.overwrite import PartitionValues, RowScope
 from .committing.commit import ChangeSet, Committer, KeyedCommit
 from .database.connect import write_option
 from .dialects.dialect import in_transaction

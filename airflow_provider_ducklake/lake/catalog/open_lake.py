@@ -24,11 +24,11 @@ from ..errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from ..spec.files import KEY_BYTES
-from ..spec.names.paths import is_absolute, with_slash
-from ..spec.options import OptionRow, Options
-from ..spec.tags import FROZEN
-from ..spec.versions import WRITABLE, Feature, SpecVersion, refused
+from ..format.files import KEY_BYTES
+from ..format.names.paths import is_absolute, with_slash
+from ..format.options import OptionRow, Options
+from ..format.tags import FROZEN
+from ..format.versions import WRITABLE, Feature, SpecVersion, refused
 from ..transaction.changes import Change, SchemaRef, written_tables
 from .database.connect import first_line, open_engine, parse_url, shown
 from .dialects import dialect_of
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL
 
-    from ..spec.names.identifiers import FoldedName, QualifiedName
-    from ..spec.snapshots import Snapshot, SnapshotId, TableSnapshot
+    from ..format.names.identifiers import FoldedName, QualifiedName
+    from ..format.snapshots import Snapshot, SnapshotId, TableSnapshot
     from ..storage.files.filesystem import Location
     from ..transaction.lake_draft import SchemaDraft
     from .database.tables import CatalogTables

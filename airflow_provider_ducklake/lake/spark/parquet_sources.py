@@ -21,11 +21,11 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from ..errors import DuckLakeError, InvalidInputError, InvalidTypeError, StorageError, UnsupportedFeatureError
-from ..spec.log_lines import logger
-from ..spec.names.identifiers import fold
-from ..spec.partitioning import hive_value
-from ..spec.schema import Column, TableSchema, new_columns
-from ..spec.types.ducklake_types import NUMBERS, DuckLakeType, Field, ScalarKind, ScalarType
+from ..format.log_lines import logger
+from ..format.names.identifiers import fold
+from ..format.partitioning import hive_value
+from ..format.schema import Column, TableSchema, new_columns
+from ..format.types.ducklake_types import NUMBERS, DuckLakeType, Field, ScalarKind, ScalarType
 from ..storage.files.filesystem import open_filesystem
 from ..storage.files.parallel import in_threads
 from ..storage.parquet.arrow_types import arrow_schema, cast_leaf, ducklake_type, type_differences

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from ..errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError, UnsupportedFeatureError
+from ..format.names.identifiers import fold
 from ..planning.reading.scan import ChangeFeedPlan, ScanPlan, columns_to_read
-from ..spec.names.identifiers import fold
 from ..storage.parquet.readable import undecodable
 from ..storage.parquet.reader import file_footer, unreadable
 from .job.errors import cause_of, is_of_spark, typed
@@ -29,9 +29,9 @@ from .types.names import ReadNames, quoted
 from .types.spark_types import check_readable, is_converted, to_insertable
 
 if TYPE_CHECKING:
-    from ..spec.files import LiveDataFile
-    from ..spec.schema import Column
-    from ..spec.snapshots import TableSnapshot
+    from ..format.files import LiveDataFile
+    from ..format.schema import Column
+    from ..format.snapshots import TableSnapshot
     from ..storage.files.filesystem import StorageOptions
 
 

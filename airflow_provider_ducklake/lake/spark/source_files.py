@@ -12,9 +12,9 @@ from urllib.parse import unquote
 from pyspark.errors import SparkRuntimeException
 
 from ..errors import InvalidInputError
-from ..spec.names.identifiers import fold
-from ..spec.names.paths import is_local, with_slash
-from ..spec.partitioning import HIVE_NULL
+from ..format.names.identifiers import fold
+from ..format.names.paths import is_local, with_slash
+from ..format.partitioning import HIVE_NULL
 from ..storage.files.local import lies_below, real_path
 from .types.frames import analysed
 

@@ -28,7 +28,7 @@ from ..errors import (
     SparkJobError,
     StorageError,
 )
-from ..spec.names.paths import hadoop_uri, is_absolute
+from ..format.names.paths import hadoop_uri, is_absolute
 from ..storage.files.filesystem import open_filesystem, open_input
 from .job.errors import cause_of, classes_of_root, java_exceptions, marks, message_of
 from .job.request import (
@@ -53,7 +53,7 @@ from .types.frames import analysed, folded, without_bounds
 from .types.names import quoted
 
 if TYPE_CHECKING:
-    from ..spec.schema import TableSchema
+    from ..format.schema import TableSchema
 
 
 _DEFAULTS = {"jdbc": {"preferTimestampNTZ": "true"}}  # a timestamp without a zone is one in the lake

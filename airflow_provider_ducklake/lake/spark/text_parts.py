@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from ..errors import DuckLakeError, InvalidInputError, StorageError
-from ..spec.names.identifiers import fold
-from ..spec.types.ducklake_types import DuckLakeType, ScalarKind, ScalarType
-from ..spec.types.literals import parse_written
+from ..format.names.identifiers import fold
+from ..format.types.ducklake_types import DuckLakeType, ScalarKind, ScalarType
+from ..format.types.literals import parse_written
 from ..storage.files.filesystem import open_filesystem, open_input
 from ..storage.parquet.arrow_types import array_of, arrow_field
 from ..storage.parquet.reader import in_carriers
@@ -36,8 +36,8 @@ from .source_files import check_links, folder_values
 from .types.spark_types import INFERRED
 
 if TYPE_CHECKING:
-    from ..spec.schema import Column, TableSchema
-    from ..spec.types.values import Physical
+    from ..format.schema import Column, TableSchema
+    from ..format.types.values import Physical
 
 
 _PART_BYTES = 32 * 2**20  # of a large file, that one task reads

@@ -20,10 +20,10 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from ..errors import InvalidInputError, InvalidNameError, InvalidOptionError
-from ..spec.log_lines import logger
-from ..spec.names.identifiers import fold
-from ..spec.schema import TableSchema, new_columns
-from ..spec.types.ducklake_types import DuckLakeType, Field, ListType, MapType, ScalarType, StructType
+from ..format.log_lines import logger
+from ..format.names.identifiers import fold
+from ..format.schema import TableSchema, new_columns
+from ..format.types.ducklake_types import DuckLakeType, Field, ListType, MapType, ScalarType, StructType
 from ..storage.files.filesystem import open_filesystem, open_input
 from ..storage.files.parallel import in_threads
 from ..storage.rows import csv_rows, json_rows

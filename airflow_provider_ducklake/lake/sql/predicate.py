@@ -15,12 +15,12 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from ..errors import InvalidInputError, InvalidPredicateError, InvalidStatementError, UnsupportedFeatureError
+from ..format.defaults import literal_physical
+from ..format.schema import Column, TableSchema
+from ..format.sql.tokens import Token, TokenKind, line_and_column, without_comments
+from ..format.types.ducklake_types import ScalarKind, ScalarType, StructType, parse_type
 from ..planning.reading import predicates as terms
 from ..planning.reading.predicates import like
-from ..spec.defaults import literal_physical
-from ..spec.schema import Column, TableSchema
-from ..spec.sql.tokens import Token, TokenKind, line_and_column, without_comments
-from ..spec.types.ducklake_types import ScalarKind, ScalarType, StructType, parse_type
 from .duckdb.cursor import split_statements
 from .duckdb.types import DECIMAL_SPELLINGS, SCALAR_SPELLINGS, read_number
 

@@ -80,8 +80,8 @@ from .kinds.upkeep import (
 )
 
 if TYPE_CHECKING:
-    from ..spec.names.identifiers import QualifiedName
-    from ..spec.snapshots import DataFileId
+    from ..format.names.identifiers import QualifiedName
+    from ..format.snapshots import DataFileId
 
 
 Change: TypeAlias = (

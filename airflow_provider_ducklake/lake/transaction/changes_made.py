@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ..errors import CatalogError, ZombieCommitError
-from ..spec.names.identifiers import QualifiedName, SchemaPath, quote
-from ..spec.snapshots import CommitKey, CommitRecord, OnClear, RestoredTable, SnapshotId, TableId
+from ..format.names.identifiers import QualifiedName, SchemaPath, quote
+from ..format.snapshots import CommitKey, CommitRecord, OnClear, RestoredTable, SnapshotId, TableId
 
 
 class ChangeKind(StrEnum):
@@ -143,7 +143,7 @@ class Span:
 def history_of(table_id: TableId, restores: Iterable[RestoredTable]) -> Iterator[Span]:
     """Yield the spans of a table's history, newest first.
 
-    >>> from airflow_provider_ducklake.lake.spec.snapshots import RestoredTable
+    >>> from airflow_provider_ducklake.lake.format.snapshots import RestoredTable
     >>> [(one.table_id, one.first, one.last) for one in history_of(5, [RestoredTable(5, 9, 5, 6)])]
     [(5, 9, None), (5, 0, 6)]
     """

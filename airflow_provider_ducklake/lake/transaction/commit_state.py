@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ..spec.files import NameMapping, TableColumnStats, TableStats, same_mapping_key
-from ..spec.snapshots import (
+from ..format.files import NameMapping, TableColumnStats, TableStats, same_mapping_key
+from ..format.snapshots import (
     ColumnId,
     DataFileId,
     MacroId,

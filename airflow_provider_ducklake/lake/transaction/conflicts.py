@@ -15,11 +15,11 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import TransactionConflictError
-from ..spec.names.identifiers import QualifiedName, SchemaPath
+from ..format.names.identifiers import QualifiedName, SchemaPath
 from .changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
-    from ..spec.snapshots import SnapshotId
+    from ..format.snapshots import SnapshotId
 
 
 class Operation(Enum):

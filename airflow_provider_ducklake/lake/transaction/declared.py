@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import TransactionConflictError
-from ..spec.snapshots import (
+from ..format.snapshots import (
     ColumnId,
     DataFileId,
     DeleteFileId,
@@ -26,8 +26,8 @@ from ..spec.snapshots import (
 from .conflicts import Claim, Operation, claim_on
 
 if TYPE_CHECKING:
-    from ..spec.files import ColumnStats, InlinedForm, TableColumnStats, TableStats
-    from ..spec.names.identifiers import QualifiedName
+    from ..format.files import ColumnStats, InlinedForm, TableColumnStats, TableStats
+    from ..format.names.identifiers import QualifiedName
 
 
 # The facts about the lake that a commit reads while it holds the lock: questions and answers.

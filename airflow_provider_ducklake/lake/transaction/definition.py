@@ -9,16 +9,16 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..spec.log_lines import logger
-from ..spec.schema import TableSchema, parents
-from ..spec.types.ducklake_types import DuckLakeType, ScalarType, is_misread_by_filters, keeps_bounds
+from ..format.log_lines import logger
+from ..format.schema import TableSchema, parents
+from ..format.types.ducklake_types import DuckLakeType, ScalarType, is_misread_by_filters, keeps_bounds
 from . import changes as kinds
 
 if TYPE_CHECKING:
-    from ..spec.names.identifiers import QualifiedName
-    from ..spec.partitioning import PartitionField
-    from ..spec.snapshots import ColumnId, PartitionId, TableId, TableSnapshot
-    from ..spec.sorting import SortField
+    from ..format.names.identifiers import QualifiedName
+    from ..format.partitioning import PartitionField
+    from ..format.snapshots import ColumnId, PartitionId, TableId, TableSnapshot
+    from ..format.sorting import SortField
 
 log = logger(__name__)
 

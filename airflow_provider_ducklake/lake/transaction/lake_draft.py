@@ -13,17 +13,17 @@ from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import AlreadyExistsError, InvalidInputError, SchemaNotFoundError
-from ..spec.names.identifiers import QualifiedName, SchemaPath, fold
-from ..spec.names.paths import directory_name, schema_directory
-from ..spec.versions import Feature, WriteVersion
+from ..format.names.identifiers import QualifiedName, SchemaPath, fold
+from ..format.names.paths import directory_name, schema_directory
+from ..format.versions import Feature, WriteVersion
 from . import changes as kinds
 from .table_draft import TableDraft
 
 if TYPE_CHECKING:
-    from ..spec.options import Options
-    from ..spec.schema import TableSchema
-    from ..spec.snapshots import MacroId, SnapshotId, ViewId
-    from ..spec.tags import MacroDefinition, ViewDefinition
+    from ..format.options import Options
+    from ..format.schema import TableSchema
+    from ..format.snapshots import MacroId, SnapshotId, ViewId
+    from ..format.tags import MacroDefinition, ViewDefinition
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from ..errors import (
     InvalidPartitionError,
     InvalidTypeError,
 )
-from ..spec.names.identifiers import QualifiedName, fold, split_parts
-from ..spec.options import SKIP_STATS_COLUMNS, Options
-from ..spec.schema import (
+from ..format.names.identifiers import QualifiedName, fold, split_parts
+from ..format.options import SKIP_STATS_COLUMNS, Options
+from ..format.schema import (
     Column,
     Default,
     TableSchema,
@@ -31,7 +31,7 @@ from ..spec.schema import (
     replace_column,
     resolve_path,
 )
-from ..spec.types.ducklake_types import (
+from ..format.types.ducklake_types import (
     DuckLakeType,
     Field,
     ScalarKind,
@@ -43,10 +43,10 @@ from . import changes as kinds
 from .definition import PARTITIONING, SORTING, Definition, column_rows, definition_changes
 
 if TYPE_CHECKING:
-    from ..spec.files import DataFile, TableColumnStats
-    from ..spec.partitioning import PartitionField
-    from ..spec.snapshots import ColumnId, PartitionId, TableSnapshot
-    from ..spec.sorting import SortField
+    from ..format.files import DataFile, TableColumnStats
+    from ..format.partitioning import PartitionField
+    from ..format.snapshots import ColumnId, PartitionId, TableSnapshot
+    from ..format.sorting import SortField
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..errors import EmptySourceError, InvalidInputError
-from ..spec.names.identifiers import fold
-from ..spec.options import parse_bytes
-from ..spec.tags import is_tag, tag_name
-from ..spec.types.texts import parse_duration, parse_time, require_offset
+from ..format.names.identifiers import fold
+from ..format.options import parse_bytes
+from ..format.tags import is_tag, tag_name
+from ..format.types.texts import parse_duration, parse_time, require_offset
 
 if TYPE_CHECKING:
     from ..spark.job.request import GivenSource

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid6 import uuid7
 
 from ..errors import FilesReleasedError, InvalidInputError, TransactionConflictError
+from ..format.log_lines import counted, logger, size
+from ..format.names.identifiers import QualifiedName, TableName
+from ..format.sorting import keys_to_write_by
 from ..planning.upkeep.compaction import Compaction, MergeRule, RewriteRule
 from ..planning.writing.write import RowOrder, plan_write, target_of_compaction
 from ..spark.job import io as compaction_io
 from ..spark.job.request import CompactionSource, JobRequest, job_directory
-from ..spec.log_lines import counted, logger, size
-from ..spec.names.identifiers import QualifiedName, TableName
-from ..spec.sorting import keys_to_write_by
 from ..storage.files.listing import check_gone, delete_files
 from .arguments import names_of, parse_at, parse_count, parse_size
 from .job_life import JobLife, State, Submitter, finish_earlier, remove_files, serving
@@ -29,7 +29,7 @@ from .job_life import JobLife, State, Submitter, finish_earlier, remove_files, s
 if TYPE_CHECKING:
     from ..catalog.lake import Lake
     from ..catalog.ledger.jobs import RegisteredJob
-    from ..spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+    from ..format.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
     from ..transaction.changes import MergedFile, RewrittenFile
     from .verb import Attempt, Summary
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from ..catalog.committing.commit import ChangeSet
 from ..catalog.drafting.rows import unused_files
 from ..errors import InvalidInputError, NotFoundError, SchemaNotFoundError, TableNotFoundError
+from ..format.log_lines import counted, logger, size
+from ..format.names.identifiers import QualifiedName, TableName
+from ..format.snapshots import CommitInfo, CommitRecord, CommittedSnapshot, SnapshotId, TableSnapshot
 from ..planning.reading.predicates import column_ids
 from ..planning.writing.evolution import changed_columns, evolve_and_append
 from ..planning.writing.staged import StagedWrite, Target
@@ -37,9 +40,6 @@ from ..spark.job.request import (
     found_rows,
     job_directory,
 )
-from ..spec.log_lines import counted, logger, size
-from ..spec.names.identifiers import QualifiedName, TableName
-from ..spec.snapshots import CommitInfo, CommitRecord, CommittedSnapshot, SnapshotId, TableSnapshot
 from ..sql.predicate import read_predicate
 from ..transaction.changes import AppendFiles, Change, ReadRows, Truncate
 from ..transaction.definition import narrower, warn_of_narrower

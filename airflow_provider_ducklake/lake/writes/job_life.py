@@ -56,17 +56,17 @@ from ..errors import (
     StorageError,
     UntrustedValueError,
 )
+from ..format.log_lines import logger
+from ..format.names.identifiers import QualifiedName
+from ..format.names.paths import job_directory
 from ..spark.job import io as job_io
 from ..spark.job.request import CompactionSource, JobRequest
 from ..spark.types.names import refuse_equal_names
-from ..spec.log_lines import logger
-from ..spec.names.identifiers import QualifiedName
-from ..spec.names.paths import job_directory
 
 if TYPE_CHECKING:
     from ..catalog.lake import Lake
+    from ..format.snapshots import SnapshotId
     from ..planning.writing.write import JobTarget
-    from ..spec.snapshots import SnapshotId
     from .verb import Attempt, Commit, PlannedWrite, Results, UserSource, Verb
 
 log = logger(__name__)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.snapshot.scan import Wanted
 from ..errors import ColumnNotFoundError, InvalidInputError
+from ..format.log_lines import counted, logger, size
+from ..format.names.identifiers import QualifiedName, TableName, quote, split_parts
 from ..planning.reading.predicates import ALWAYS, AllOf, Predicate
 from ..planning.reading.scan import ScanPlan, named_columns
 from ..planning.writing.write import RowChanges, plan_append, plan_write
 from ..spark.job import request as jobs
 from ..spark.types.names import quoted
-from ..spec.log_lines import counted, logger, size
-from ..spec.names.identifiers import QualifiedName, TableName, quote, split_parts
 from ..sql.spark.conditions import (
     Spellings,
     check_expression,
@@ -35,7 +35,7 @@ from .verb import Commit, Resolve, Results, Summary, Write
 
 if TYPE_CHECKING:
     from ..catalog.lake import Lake
-    from ..spec.snapshots import CommitRecord, CommittedSnapshot, SnapshotId, TableSnapshot
+    from ..format.snapshots import CommitRecord, CommittedSnapshot, SnapshotId, TableSnapshot
     from ..transaction.changes_made import Replay
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import CommitStateUnknownError, DuckLakeError, TransactionConflictError
+from ..format.log_lines import lasting, logger
+from ..format.snapshots import FIRST_GENERATION, CommitRecord, CommittedSnapshot, SnapshotId
 from ..planning.writing.write import target_of_write
-from ..spec.log_lines import lasting, logger
-from ..spec.snapshots import FIRST_GENERATION, CommitRecord, CommittedSnapshot, SnapshotId
 from .job_life import JobLife, State, Submitter, begin, forget_committed
 from .verb import Commit, Outcome, PlannedWrite, Results, Verb, Write
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from ..errors import InvalidInputError
+from ..format.arguments import methods_take_arguments
+from ..format.names.identifiers import DEFAULT_SCHEMA, TableName
+from ..format.snapshots import CommitInfo, CommitKey, CommittedSnapshot, Consumer, OnClear
 from ..spark.job.request import JobRequest, check_view_names
-from ..spec.arguments import methods_take_arguments
-from ..spec.names.identifiers import DEFAULT_SCHEMA, TableName
-from ..spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot, Consumer, OnClear
 from .arguments import (
     SOURCE_ALIAS,
     TARGET_ALIAS,

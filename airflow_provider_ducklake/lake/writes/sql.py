@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.committing.commit import ChangeSet
 from ..catalog.ledger.consumers import Consumed
 from ..errors import InvalidInputError
+from ..format.log_lines import logger
+from ..format.names.identifiers import DEFAULT_SCHEMA, FoldedName, QualifiedName, SchemaPath, split_parts
+from ..format.snapshots import CommitRecord, CommittedSnapshot, Consumer, OnClear, Snapshot, TableId
+from ..format.versions import Feature
 from ..planning.reading.scan import ConsumptionHistory, changed
 from ..spark.job.request import Dataset, JobRequest, LakeSource, Step, check_function, check_view_names
-from ..spec.log_lines import logger
-from ..spec.names.identifiers import DEFAULT_SCHEMA, FoldedName, QualifiedName, SchemaPath, split_parts
-from ..spec.snapshots import CommitRecord, CommittedSnapshot, Consumer, OnClear, Snapshot, TableId
-from ..spec.versions import Feature
 from ..sql.spark.parse import parse_spark_sql
 from ..sql.spark.statements import SparkStatement, WriteMode, WriteStatement
 from .arguments import IfEmpty, names_of, parse_at, parse_flag, parse_word

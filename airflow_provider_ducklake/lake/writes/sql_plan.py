@@ -14,6 +14,8 @@ from ..errors import (
     UnsupportedFeatureError,
     ViewNotFoundError,
 )
+from ..format.snapshots import Consumption, Snapshot, SnapshotId, TableSnapshot
+from ..format.versions import Feature
 from ..planning.reading.predicates import ALWAYS, AllOf, AnyOf, Predicate
 from ..planning.reading.scan import ChangeFeedPlan, ChangeRange, ConsumptionHistory, ScanPlan
 from ..planning.writing.overwrite import RowScope
@@ -29,8 +31,6 @@ from ..planning.writing.write import (
 )
 from ..spark.job.request import Step, job_directory
 from ..spark.types.names import quoted
-from ..spec.snapshots import Consumption, Snapshot, SnapshotId, TableSnapshot
-from ..spec.versions import Feature
 from ..sql.predicate import read_predicate
 from ..sql.spark.conditions import readable_filter
 from ..sql.spark.parse import parse_query
@@ -46,7 +46,7 @@ from ..transaction.changes import Change, DropTable, NewTableRef, ReadRows, Trun
 
 if TYPE_CHECKING:
     from ..catalog.lake import Lake
-    from ..spec.names.identifiers import FoldedName, QualifiedName
+    from ..format.names.identifiers import FoldedName, QualifiedName
 
 TableRead: TypeAlias = "ScanPlan | ChangeFeedPlan"
 

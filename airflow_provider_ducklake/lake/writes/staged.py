@@ -19,10 +19,10 @@ from ..errors import (
     TransactionConflictError,
     UntrustedValueError,
 )
+from ..format.log_lines import logger
 from ..planning.writing.staged import StagedWrite, plan_change_sets
 from ..planning.writing.write import NewTableAndSchema
 from ..spark.job import io as job_io
-from ..spec.log_lines import logger
 from ..storage.files.filesystem import exists
 from .run import announce_earlier, announce_replaced
 from .verb import Commit, Summary, announce_commit, numbers
@@ -30,8 +30,8 @@ from .verb import Commit, Summary, announce_commit, numbers
 if TYPE_CHECKING:
     from ..catalog.lake import Lake
     from ..catalog.ledger.jobs import RegisteredJob
-    from ..spec.names.identifiers import FoldedName
-    from ..spec.snapshots import CommitRecord, CommittedSnapshot, TableSnapshot
+    from ..format.names.identifiers import FoldedName
+    from ..format.snapshots import CommitRecord, CommittedSnapshot, TableSnapshot
 
 
 Staged: TypeAlias = "str | Mapping[str, object] | Iterable[Staged] | None"

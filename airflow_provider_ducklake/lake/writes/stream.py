@@ -17,14 +17,14 @@ from ..errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
+from ..format.log_lines import logger
+from ..format.names.identifiers import QualifiedName, TableName
+from ..format.names.paths import directory_path, is_absolute, job_directory
+from ..format.snapshots import CommitInfo, CommitKey, JsonValue, OnClear, SnapshotId, TableSnapshot
 from ..planning.writing.write import WriteResult, append_to_existing, plan_append, target_of_stream
 from ..spark.job import io as stream_io
 from ..spark.job.io import StreamOwner
 from ..spark.job.request import JobRequest, StreamSource, TransformSource
-from ..spec.log_lines import logger
-from ..spec.names.identifiers import QualifiedName, TableName
-from ..spec.names.paths import directory_path, is_absolute, job_directory
-from ..spec.snapshots import CommitInfo, CommitKey, JsonValue, OnClear, SnapshotId, TableSnapshot
 from ..storage.files import writing
 from .job_life import State, Submitter, finish_earlier, remove_files, serving
 from .verb import Attempt, Resolve, Summary, added, numbers

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from uuid6 import uuid7
 
+from ..format.log_lines import counted, size
 from ..planning.writing.write import RowChanges, WriteResult
-from ..spec.log_lines import counted, size
 from ..transaction.changes_made import Replay
 
 if TYPE_CHECKING:
     from ..catalog.committing.commit import ChangeSet, KeyedCommit
     from ..catalog.lake import Lake
     from ..catalog.ledger.consumers import Consumed
+    from ..format.snapshots import CommitInfo, CommitKey, CommitRecord, CommittedSnapshot
     from ..spark.job.request import JobRequest
-    from ..spec.snapshots import CommitInfo, CommitKey, CommitRecord, CommittedSnapshot
 
 Summary: TypeAlias = dict[str, Any]
 UserSource: TypeAlias = Any  # a path, a mapping, or a DataFrame of a session that is there already

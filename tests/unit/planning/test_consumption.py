@@ -3,14 +3,14 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import ChangesUndoneError
-from airflow_provider_ducklake.lake.planning.reading.scan import ChangeRange, ConsumptionHistory
-from airflow_provider_ducklake.lake.spec.snapshots import (
+from airflow_provider_ducklake.lake.format.snapshots import (
     CommitKey,
     Consumption,
     RestoredTable,
     SnapshotId,
     TableId,
 )
+from airflow_provider_ducklake.lake.planning.reading.scan import ChangeRange, ConsumptionHistory
 
 KEY = CommitKey(("task",))
 HEAD = SnapshotId(99)

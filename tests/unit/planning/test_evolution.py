@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.format.files import DataFile
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.schema import TableSchema, new_columns
+from airflow_provider_ducklake.lake.format.snapshots import Snapshot, TableSnapshot
 from airflow_provider_ducklake.lake.planning.writing.evolution import evolve_and_append
 from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
-from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
 from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, ChangeColumns, RegisterLayout
 
 SCHEMA = new_columns({"id": "int32", "s": "struct(x int32)"})

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.format.names.paths import path_key
+from airflow_provider_ducklake.lake.format.snapshots import Snapshot, SnapshotId
 from airflow_provider_ducklake.lake.planning.upkeep.files import (
     ExpiryRule,
     cut_off,
@@ -13,8 +15,6 @@ from airflow_provider_ducklake.lake.planning.upkeep.files import (
     is_reachable,
     plan_expiry,
 )
-from airflow_provider_ducklake.lake.spec.names.paths import path_key
-from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from airflow_provider_ducklake.lake.format.files import ColumnStats, LiveDataFile
+from airflow_provider_ducklake.lake.format.partitioning import PartitionField, PartitionSpec, Transform
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.reading.pruning import all_match
 from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, LiveDataFile
-from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
 

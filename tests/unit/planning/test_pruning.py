@@ -4,10 +4,15 @@ import math
 
 import pytest
 
+from airflow_provider_ducklake.lake.format.files import ColumnStats, LiveDataFile, MappedColumn
+from airflow_provider_ducklake.lake.format.partitioning import (
+    PartitionField,
+    PartitionSpec,
+    Transform,
+    bucket,
+)
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.reading.pruning import may_match
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, LiveDataFile, MappedColumn
-from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform, bucket
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
 

@@ -1,9 +1,9 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.format.files import LiveDataFile, LiveDeleteFile
+from airflow_provider_ducklake.lake.format.snapshots import DataFileId, DeleteFileId, SnapshotId
 from airflow_provider_ducklake.lake.planning.writing.write import LostRows, plan_row_deletes
-from airflow_provider_ducklake.lake.spec.files import LiveDataFile, LiveDeleteFile
-from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, DeleteFileId, SnapshotId
 from airflow_provider_ducklake.lake.transaction.changes import PositionsFile
 
 DELETE_FILE = LiveDeleteFile(DeleteFileId(9), "/d", "parquet", 5, 1, SnapshotId(2), None)

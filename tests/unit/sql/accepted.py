@@ -2,15 +2,15 @@
 
 from decimal import Decimal
 
-from airflow_provider_ducklake.lake.spec.defaults import SqlExpression
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.lake.spec.tags import (
+from airflow_provider_ducklake.lake.format.defaults import SqlExpression
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.format.tags import (
     MacroDefault,
     MacroDefinition,
     MacroOverload,
     MacroParameter,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.sql.duckdb.cursor import call
 
 T = QualifiedName.of(("main", "t"))

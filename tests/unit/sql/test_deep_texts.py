@@ -15,15 +15,15 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidStatementError,
     InvalidTypeError,
 )
-from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, assemble
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.sorting import SortField, parse_sort_by
-from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
-from airflow_provider_ducklake.lake.spec.sql.printing import columns_of, printed
-from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.tags import FrozenMark, ViewDefinition
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, parse_type
-from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
+from airflow_provider_ducklake.lake.format.schema import Column, TableSchema, assemble
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId
+from airflow_provider_ducklake.lake.format.sorting import SortField, parse_sort_by
+from airflow_provider_ducklake.lake.format.sql.parse import parse_expression
+from airflow_provider_ducklake.lake.format.sql.printing import columns_of, printed
+from airflow_provider_ducklake.lake.format.sql.tokens import ExpressionError
+from airflow_provider_ducklake.lake.format.tags import FrozenMark, ViewDefinition
+from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType, parse_type
+from airflow_provider_ducklake.lake.format.types.geometry import GeometryStats
 from airflow_provider_ducklake.lake.sql.duckdb.create import stored_name
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate

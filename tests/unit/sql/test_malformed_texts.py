@@ -8,7 +8,7 @@ from types import FrameType
 import pytest
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidStatementError
-from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
+from airflow_provider_ducklake.lake.format.sql.tokens import ExpressionError
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_query, parse_spark_sql
 from tests.unit.sql.test_deep_texts import OF_EXPRESSIONS, OF_QUERIES
 from tests.unit.sql.view_texts import HARMLESS, HOSTILE, ORDINARY

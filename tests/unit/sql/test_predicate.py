@@ -3,8 +3,8 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidPredicateError
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.reading import predicates as terms
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
 SCHEMA = new_columns(

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidStatementError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_query, parse_spark_sql
 from airflow_provider_ducklake.lake.sql.spark.statements import ViewStatement, WriteMode, WriteStatement
 

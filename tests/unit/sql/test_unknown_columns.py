@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.sql.spark.conditions import Spellings, unknown_column
 from tests.unit.sql.conditions import ACCEPTED, COLUMNS, UNKNOWN
 

@@ -9,14 +9,14 @@ from airflow_provider_ducklake.lake.errors import (
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.schema import new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from airflow_provider_ducklake.lake.format.schema import new_columns
+from airflow_provider_ducklake.lake.format.types.ducklake_types import (
     NOT_STORABLE,
     SCALARS,
     ScalarType,
     parse_type,
 )
-from airflow_provider_ducklake.lake.spec.types.values import parse_physical
+from airflow_provider_ducklake.lake.format.types.values import parse_physical
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
     arrow_schema,
     arrow_type,

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.spec.names.paths import split_scheme
+from airflow_provider_ducklake.lake.format.names.paths import split_scheme
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     MOST_READ_BYTES,
     as_environment,

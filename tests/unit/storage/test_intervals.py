@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL
+from airflow_provider_ducklake.lake.format.types.texts import INTERVAL
 from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     ARROW_INTERVAL,
     INTERVAL_PARTS,

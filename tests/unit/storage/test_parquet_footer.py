@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, FileKey, LiveDataFile
-from airflow_provider_ducklake.lake.spec.schema import new_columns
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, DataFileId, SnapshotId
+from airflow_provider_ducklake.lake.format.files import ColumnStats, FileKey, LiveDataFile
+from airflow_provider_ducklake.lake.format.schema import new_columns
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId, DataFileId, SnapshotId
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
 from airflow_provider_ducklake.lake.storage.parquet.footer import NanRule, read_footer, read_metadata

@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.storage.parquet.rows import physical
 
 

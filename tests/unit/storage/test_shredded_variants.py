@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.schema import Column
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.variants import Instant, decode_variant, encode_variant
+from airflow_provider_ducklake.lake.format.schema import Column
+from airflow_provider_ducklake.lake.format.snapshots import ColumnId
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.types.variants import Instant, decode_variant, encode_variant
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
 from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT, read_variants
 

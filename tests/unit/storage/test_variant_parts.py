@@ -9,12 +9,12 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
+from airflow_provider_ducklake.lake.format.types.variant_bytes import (
     DamagedVariantError,
     check_variant,
     value_end,
 )
-from airflow_provider_ducklake.lake.spec.types.variants import Instant, decode_variant, encode_variant
+from airflow_provider_ducklake.lake.format.types.variants import Instant, decode_variant, encode_variant
 from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import VALUES, elements_of, objects_of
 from airflow_provider_ducklake.lake.storage.parquet.variant_checks import are_sound
 

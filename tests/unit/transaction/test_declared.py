@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_ducklake.lake.catalog import effects
 from airflow_provider_ducklake.lake.catalog.committing import locked_facts
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
-from airflow_provider_ducklake.lake.spec.names.identifiers import MAIN, QualifiedName, SchemaPath
-from airflow_provider_ducklake.lake.spec.snapshots import SchemaId, SnapshotId, TableId
+from airflow_provider_ducklake.lake.format.names.identifiers import MAIN, QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.format.snapshots import SchemaId, SnapshotId, TableId
 from airflow_provider_ducklake.lake.transaction import kinds
 from airflow_provider_ducklake.lake.transaction.changes import (
     Change,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_ducklake.lake.errors import ZombieCommitError
-from airflow_provider_ducklake.lake.spec.snapshots import (
+from airflow_provider_ducklake.lake.format.snapshots import (
     CommitKey,
     CommitRecord,
     OnClear,

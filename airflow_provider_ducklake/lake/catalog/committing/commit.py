@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import DBAPIError
 
 from ...errors import CommitStateUnknownError, TransactionConflictError
-from ...spec.log_lines import logger
-from ...spec.options import Options
-from ...spec.snapshots import (
+from ...format.log_lines import logger
+from ...format.options import Options
+from ...format.snapshots import (
     CommitInfo,
     CommitKey,
     CommitRecord,

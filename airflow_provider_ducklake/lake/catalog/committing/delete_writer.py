@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from uuid6 import uuid7
 
 from ...errors import StorageError, TransactionConflictError
-from ...spec.log_lines import logger
+from ...format.log_lines import logger
 from ...transaction import changes as kinds
 from ..database.connect import in_parts
 from ..snapshot import read
@@ -28,8 +28,8 @@ from ..snapshot.read_files import WantedFiles
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from ...spec.files import LiveDataFile
-    from ...spec.snapshots import DataFileId, SnapshotId
+    from ...format.files import LiveDataFile
+    from ...format.snapshots import DataFileId, SnapshotId
     from ...storage.files.filesystem import Location
     from ..dialects.dialect import Catalog
     from .commit import ChangeSet

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, func, select
 
-from ...spec.snapshots import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
+from ...format.snapshots import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
 from ...transaction.declared import FlushedLayout, LockedFacts, Needs
 from ..database.connect import Question, in_parts
 from ..snapshot import read_files, read_layouts, read_snapshots, read_statistics

@@ -29,8 +29,8 @@ from ..snapshot.read_statistics import may_be_in, may_match
 from ..snapshot.scan import partition_specs
 
 if TYPE_CHECKING:
-    from ...spec.files import LiveDataFile
-    from ...spec.snapshots import Snapshot, SnapshotId
+    from ...format.files import LiveDataFile
+    from ...format.snapshots import Snapshot, SnapshotId
     from ..dialects.dialect import Catalog
     from ..snapshot.read_snapshots import RecordedSnapshot
     from .commit import ChangeSet

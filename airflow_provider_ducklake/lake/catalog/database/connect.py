@@ -22,8 +22,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool, PoolProxiedConnection
 
 from ...errors import CatalogError, CatalogUnavailableError, InvalidInputError
-from ...spec.limits import CONNECT_TIMEOUT_SECONDS, LIMITS, Limits
-from ...spec.versions import DEFAULT, NEWEST
+from ...format.limits import CONNECT_TIMEOUT_SECONDS, LIMITS, Limits
+from ...format.versions import DEFAULT, NEWEST
 from .file_connections import OF_DUCKDB, PatientSqlite, check_duckdb, check_sqlite, made_private
 from .tables import CatalogTables, catalog_tables
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.types import TypeEngine
 
-    from ...spec.options import OptionRow
+    from ...format.options import OptionRow
 
 
 # Execution option: start the transaction as a writer.

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UntrustedValueError
-from ...spec.log_lines import logger
+from ...format.log_lines import logger
 from ...storage.files.durable import sync_directory
 
 if TYPE_CHECKING:
-    from ...spec.limits import Limits
+    from ...format.limits import Limits
 
 log = logger(__name__)
 

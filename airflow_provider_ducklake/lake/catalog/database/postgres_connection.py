@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from ...spec.limits import CONNECT_TIMEOUT_SECONDS, Limits
-from ...spec.log_lines import logger
+from ...format.limits import CONNECT_TIMEOUT_SECONDS, Limits
+from ...format.log_lines import logger
 from .connect import AnswerWait
 
 log = logger(__name__)

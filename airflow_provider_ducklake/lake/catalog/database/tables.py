@@ -18,7 +18,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.types import VARCHAR, TypeEngine
 
 from ...errors import CatalogError
-from ...spec.versions import SpecVersion, write_version
+from ...format.versions import SpecVersion, write_version
 
 # How a logical column of the catalog is stored per database; nothing else branches on that.
 #

@@ -14,8 +14,8 @@ from sqlalchemy.schema import CreateTable, DDLElement
 
 from .... import __version__
 from ...errors import AlreadyExistsError
-from ...spec.names.identifiers import DEFAULT_SCHEMA, MAIN
-from ...spec.names.paths import directory_path
+from ...format.names.identifiers import DEFAULT_SCHEMA, MAIN
+from ...format.names.paths import directory_path
 from ...transaction.changes_made import ChangeKind, ChangeRecord, format_changes
 
 if TYPE_CHECKING:

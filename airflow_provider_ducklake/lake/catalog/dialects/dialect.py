@@ -27,9 +27,9 @@ from tenacity import (
 )
 
 from ...errors import CommitRetriesExceededError, InvalidInputError, UntrustedValueError
-from ...spec.log_lines import logger
-from ...spec.names.paths import why_not_ours
-from ...spec.options import OptionRow, Options
+from ...format.log_lines import logger
+from ...format.names.paths import why_not_ours
+from ...format.options import OptionRow, Options
 from ...storage.files.local import lies_below
 from ..database.connect import Question, driver_error, limits_of, parameters, values_of
 from ..database.tables import MOST_CHARACTERS, CatalogTables
@@ -37,8 +37,8 @@ from ..database.tables import MOST_CHARACTERS, CatalogTables
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from ...spec.files import InlinedForm
-    from ...spec.schema import TableSchema
+    from ...format.files import InlinedForm
+    from ...format.schema import TableSchema
     from ...transaction.commit_state import CommitState
 
 

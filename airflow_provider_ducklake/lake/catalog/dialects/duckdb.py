@@ -21,9 +21,9 @@ from sqlalchemy.types import NullType
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from ...errors import CatalogUnavailableError, UntrustedValueError
-from ...spec.limits import CONNECT_TIMEOUT_SECONDS
-from ...spec.types.ducklake_types import DuckLakeType, ScalarKind, holds_variants
-from ...spec.types.literals import format_literal, parse_cast
+from ...format.limits import CONNECT_TIMEOUT_SECONDS
+from ...format.types.ducklake_types import DuckLakeType, ScalarKind, holds_variants
+from ...format.types.literals import format_literal, parse_cast
 from ..database.connect import copy_of, duckdb_engine, first_line, shown
 from ..database.tables import (
     OTHER_PREFIXES,
@@ -38,7 +38,7 @@ from .dialect import ONLY_PLAIN, CatalogDialect
 from .sqlite import locked
 
 if TYPE_CHECKING:
-    from ...spec.schema import TableSchema
+    from ...format.schema import TableSchema
 
 _INDEX_NAMES = sa.text(
     "SELECT index_name FROM duckdb_indexes() WHERE database_name = current_database()"

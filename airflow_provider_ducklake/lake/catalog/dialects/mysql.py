@@ -18,7 +18,7 @@ from sqlalchemy import table, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from ...errors import DuckLakeError
-from ...spec.log_lines import logger
+from ...format.log_lines import logger
 from ..database.tables import CatalogTimestamp
 from .dialect import ONLY_PLAIN, CatalogDialect, is_unknown_host
 

@@ -15,8 +15,8 @@ from sqlalchemy import table, text
 from sqlalchemy.schema import CreateTable
 
 from ...errors import InvalidInputError
-from ...spec.files import InlinedForm
-from ...spec.types.ducklake_types import BYTES, ScalarKind
+from ...format.files import InlinedForm
+from ...format.types.ducklake_types import BYTES, ScalarKind
 from ..database.connect import Question
 from ..database.tables import CatalogTimestamp
 from .batches import NO_PARAMETERS, Batches, BatchWriter, continue_to_rows, is_busy, run, settings

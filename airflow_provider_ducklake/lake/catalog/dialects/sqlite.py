@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from ...errors import CatalogUnavailableError, LockTimeoutError, UntrustedValueError
-from ...spec.files import InlinedForm
-from ...spec.log_lines import logger
-from ...spec.types.ducklake_types import ScalarKind
+from ...format.files import InlinedForm
+from ...format.log_lines import logger
+from ...format.types.ducklake_types import ScalarKind
 from ..database.connect import WRITES, shown
 from ..database.file_connections import check_plain, check_sqlite, processes_that_lock
 from ..database.tables import OTHER_PREFIXES, format_names
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
     from sqlalchemy.exc import DBAPIError
 
-    from ...spec.limits import Limits
+    from ...format.limits import Limits
 
 
 # A lock file next to a catalog file: this provider's clients queue on it; other clients ignore it.

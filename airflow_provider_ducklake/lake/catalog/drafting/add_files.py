@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidInputError, InvalidPartitionError, UnsupportedFeatureError
+from ...format.files import DataFile, FirstDeletes
+from ...format.log_lines import logger
+from ...format.names.paths import CatalogPath
+from ...format.partitioning import TransformKind, hive_values
 from ...planning.writing.source_table import SourceFile, SourceTable, matched, other_defaults
-from ...spec.files import DataFile, FirstDeletes
-from ...spec.log_lines import logger
-from ...spec.names.paths import CatalogPath
-from ...spec.partitioning import TransformKind, hive_values
 from ...storage.deletes.deletes import write_first_deletes
 from ...storage.files.listing import expand
 from ...storage.files.parallel import in_threads

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import InvalidInputError, InvalidOptionError, TableNotFoundError, UnsupportedFeatureError
-from ...spec.names.identifiers import QualifiedName, SchemaPath, fold, is_storable, split_parts
-from ...spec.names.paths import relative_to
-from ...spec.options import SKIP_STATS_COLUMNS, OptionRow, Options
-from ...spec.snapshots import DataFileId, SchemaId, Snapshot, TableSnapshot, ViewId
-from ...spec.types.ducklake_types import DuckLakeType, parse_type
+from ...format.names.identifiers import QualifiedName, SchemaPath, fold, is_storable, split_parts
+from ...format.names.paths import relative_to
+from ...format.options import SKIP_STATS_COLUMNS, OptionRow, Options
+from ...format.snapshots import DataFileId, SchemaId, Snapshot, TableSnapshot, ViewId
+from ...format.types.ducklake_types import DuckLakeType, parse_type
 from ...transaction.changes import InlinedLayout
 from ...transaction.definition import same_layout
 from ...transaction.lake_draft import BaseLake, BaseMacro, BaseView, SchemaDraft
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlalchemy import Connection
 
-    from ...spec.files import DataFile, LiveDataFile
-    from ...spec.schema import Column, TableSchema
-    from ...spec.tags import ViewDefinition
-    from ...spec.versions import WriteVersion
+    from ...format.files import DataFile, LiveDataFile
+    from ...format.schema import Column, TableSchema
+    from ...format.tags import ViewDefinition
+    from ...format.versions import WriteVersion
     from ..database.connect import Question
     from ..dialects.dialect import Catalog
     from ..open_lake import OpenLake

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DuckLakeError
-from ...spec.defaults import SqlDefault, default_of
-from ...spec.log_lines import logger
-from ...spec.schema import TableSchema, new_columns
+from ...format.defaults import SqlDefault, default_of
+from ...format.log_lines import logger
+from ...format.schema import TableSchema, new_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...spec.types.ducklake_types import DuckLakeType
+    from ...format.types.ducklake_types import DuckLakeType
     from ...sql.duckdb.ddl import ParsedStatement
     from .transaction import LakeTransaction
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
 from ...errors import InvalidInputError, TransactionConflictError, UnsupportedFeatureError
+from ...format.partitioning import TransformKind, describe, is_local
 from ...planning.reading.pruning import all_match
 from ...planning.writing.overwrite import Partitions, PartitionValues, RowScope
-from ...spec.partitioning import TransformKind, describe, is_local
 from ...transaction import changes as kinds
 from ...transaction.changes_made import ChangeKind
 from ..committing.overlap import row_ids_of
@@ -23,10 +23,10 @@ from ..snapshot.scan import load_table, partition_specs
 from .rows import Targets, delete_changes, end_files, positions_files, read_targets, read_targets_where
 
 if TYPE_CHECKING:
+    from ...format.files import LiveDataFile
+    from ...format.snapshots import CommitRecord, DataFileId, Snapshot, SnapshotId, TableSnapshot
     from ...planning.reading.scan import ScanPlan
     from ...planning.writing.write import FoundRows
-    from ...spec.files import LiveDataFile
-    from ...spec.snapshots import CommitRecord, DataFileId, Snapshot, SnapshotId, TableSnapshot
     from ...storage.files.filesystem import Location
     from ..dialects.dialect import Catalog
     from .base_lake import Reading

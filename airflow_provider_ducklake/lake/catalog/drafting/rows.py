@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import ColumnElement, Connection, true
 
 from ...errors import InvalidInputError, TransactionConflictError, UnsupportedFeatureError
+from ...format.names.paths import relative_to
+from ...format.versions import Feature
 from ...planning.writing.write import LostRows, NewDeletes, RowChanges, append_to_existing, plan_row_deletes
-from ...spec.names.paths import relative_to
-from ...spec.versions import Feature
 from ...storage.deletes.deletes import live_positions, positions_of
 from ...storage.files.parallel import in_threads
 from ...storage.rows.table_reader import wanted_positions, wanted_row_ids
@@ -23,10 +23,10 @@ from ..snapshot.inlined_read import inlined_delete_snapshots, missing_row_ids
 from ..snapshot.read_snapshots import which_head
 
 if TYPE_CHECKING:
+    from ...format.files import LiveDataFile
+    from ...format.snapshots import DataFileId, SnapshotId, TableSnapshot
     from ...planning.reading.scan import ScanPlan
     from ...planning.writing.overwrite import RowScope
-    from ...spec.files import LiveDataFile
-    from ...spec.snapshots import DataFileId, SnapshotId, TableSnapshot
     from ...storage.files.filesystem import Location
     from ..dialects.dialect import Catalog
 

@@ -20,12 +20,10 @@ from ...errors import (
     TableNotFoundError,
     ViewNotFoundError,
 )
-from ...planning.writing.overwrite import RowScope
-from ...planning.writing.write import ParquetSettings
-from ...spec.arguments import methods_take_arguments
-from ...spec.defaults import SqlDefault, SqlExpression, default_of
-from ...spec.log_lines import logger
-from ...spec.names.identifiers import (
+from ...format.arguments import methods_take_arguments
+from ...format.defaults import SqlDefault, SqlExpression, default_of
+from ...format.log_lines import logger
+from ...format.names.identifiers import (
     QualifiedName,
     SchemaName,
     SchemaPath,
@@ -34,8 +32,8 @@ from ...spec.names.identifiers import (
     fold,
     is_storable,
 )
-from ...spec.options import SKIP_STATS_COLUMNS, check_option, option_text
-from ...spec.partitioning import (
+from ...format.options import SKIP_STATS_COLUMNS, check_option, option_text
+from ...format.partitioning import (
     PartitionField,
     TransformKind,
     check_partition_keys,
@@ -43,11 +41,13 @@ from ...spec.partitioning import (
     hive_directory,
     parse_partition_by,
 )
-from ...spec.schema import Default
-from ...spec.snapshots import CommitInfo, CommittedSnapshot, DataFileId
-from ...spec.sorting import keys_to_write_by, parse_sort_by
-from ...spec.tags import MacroDefinition, ViewDefinition
-from ...spec.versions import Feature
+from ...format.schema import Default
+from ...format.snapshots import CommitInfo, CommittedSnapshot, DataFileId
+from ...format.sorting import keys_to_write_by, parse_sort_by
+from ...format.tags import MacroDefinition, ViewDefinition
+from ...format.versions import Feature
+from ...planning.writing.overwrite import RowScope
+from ...planning.writing.write import ParquetSettings
 from ...transaction.definition import narrower, warn_of_narrower
 from ...transaction.lake_draft import LakeDraft, ViewDraft
 from ..committing.commit import ChangeSet, Committer, KeyedCommit, PlannedCommit
@@ -68,9 +68,9 @@ from .rows import delete_changes
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ...format.files import DataFile
+    from ...format.types.ducklake_types import DuckLakeType
     from ...planning.writing.source_table import SourceTable
-    from ...spec.files import DataFile
-    from ...spec.types.ducklake_types import DuckLakeType
     from ...transaction.table_draft import TableDraft
     from ..open_lake import OpenLake
 

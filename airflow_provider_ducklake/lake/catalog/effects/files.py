@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Table, Update, bindparam
 
-from ...spec.files import (
+from ...format.files import (
     ColumnStats,
     DataFile,
     NameMapping,
@@ -20,18 +20,18 @@ from ...spec.files import (
     key_text,
     merge_files,
 )
-from ...spec.names.paths import is_absolute
-from ...spec.partitioning import check_partition_values
-from ...spec.types.ducklake_types import DuckLakeType, ScalarKind, is_float
+from ...format.names.paths import is_absolute
+from ...format.partitioning import check_partition_values
+from ...format.types.ducklake_types import DuckLakeType, ScalarKind, is_float
 from ...transaction.changes import AppendFiles, FileDeletes, FlushedDeletes
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..dialects.dialect import Effect, insert
 from . import effects_of
 
 if TYPE_CHECKING:
-    from ...spec.names.identifiers import QualifiedName
-    from ...spec.schema import TableSchema
-    from ...spec.snapshots import ColumnId, DataFileId, MappingId, TableId
+    from ...format.names.identifiers import QualifiedName
+    from ...format.schema import TableSchema
+    from ...format.snapshots import ColumnId, DataFileId, MappingId, TableId
     from ...transaction.commit_state import CommitState
     from ..database.tables import CatalogTables
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnClause, TableClause, column, func, literal, null, quoted_name, select, table
 
-from ...spec.files import TableColumnStats, TableStats, merge_files, merge_known
+from ...format.files import TableColumnStats, TableStats, merge_files, merge_known
 from ...transaction.changes import NewTableRef, RestoredFile, RestoredRows, RestoreRows, RestoreTable
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..dialects.dialect import Effect, insert
@@ -16,7 +16,7 @@ from .files import NewFile, add_files, add_to_stats, begin_stats, map_file
 from .tables import all_columns, new_schema_version
 
 if TYPE_CHECKING:
-    from ...spec.snapshots import ColumnId, PartitionId, SnapshotId, TableId
+    from ...format.snapshots import ColumnId, PartitionId, SnapshotId, TableId
     from ...transaction.commit_state import CommitState
     from ..database.tables import CatalogTables
 

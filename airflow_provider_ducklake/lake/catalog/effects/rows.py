@@ -12,7 +12,7 @@ from sqlalchemy import Table, Update, delete, update
 from sqlalchemy.schema import CreateTable, DropTable
 
 from ...errors import CatalogError, UnsupportedFeatureError
-from ...spec.files import TableStats, merge_known
+from ...format.files import TableStats, merge_known
 from ...transaction import changes as kinds
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..database.connect import in_parts
@@ -32,8 +32,8 @@ from . import effects_of
 from .files import NewFile, add_files, add_to_stats, delete_row, schedule
 
 if TYPE_CHECKING:
-    from ...spec.schema import TableSchema
-    from ...spec.snapshots import TableId
+    from ...format.schema import TableSchema
+    from ...format.snapshots import TableId
     from ...transaction.commit_state import CommitState
     from ..database.tables import CatalogTables
 

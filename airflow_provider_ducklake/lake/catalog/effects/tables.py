@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, literal, null, select, update
 
-from ...spec.names.paths import CatalogPath, schema_directory
-from ...spec.partitioning import check_transform
-from ...spec.tags import SCALAR, TABLE, format_aliases
-from ...spec.versions import Feature
+from ...format.names.paths import CatalogPath, schema_directory
+from ...format.partitioning import check_transform
+from ...format.tags import SCALAR, TABLE, format_aliases
+from ...format.versions import Feature
 from ...transaction import changes as kinds
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..dialects.dialect import Effect, close, insert
@@ -21,9 +21,9 @@ from . import effects_of
 from .files import no_bounds
 
 if TYPE_CHECKING:
-    from ...spec.names.identifiers import QualifiedName
-    from ...spec.schema import Column, TableSchema
-    from ...spec.snapshots import ColumnId, MacroId, SchemaId, TableId
+    from ...format.names.identifiers import QualifiedName
+    from ...format.schema import Column, TableSchema
+    from ...format.snapshots import ColumnId, MacroId, SchemaId, TableId
     from ...transaction.commit_state import CommitState
     from ..database.tables import CatalogTables
 

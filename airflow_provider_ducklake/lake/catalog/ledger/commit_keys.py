@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, Connection, Row, func, select
 
-from ...spec.snapshots import FIRST_GENERATION, CommitKey, CommitRecord, OnClear, SnapshotId, TableId
+from ...format.snapshots import FIRST_GENERATION, CommitKey, CommitRecord, OnClear, SnapshotId, TableId
 from ...transaction.changes_made import Replay, replay_of
 from ..database.connect import Question
 from ..database.tables import CatalogInteger, CatalogTimestamp

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, Row, Select, String, bindparam, func, select
 
 from ...errors import TransactionConflictError
-from ...spec.snapshots import FIRST_GENERATION, CommitKey, Consumer, Consumption, SnapshotId, TableId
+from ...format.snapshots import FIRST_GENERATION, CommitKey, Consumer, Consumption, SnapshotId, TableId
 from ..database.connect import Question
 from ..database.tables import CatalogInteger, CatalogText, CatalogTimestamp
 from ..dialects.dialect import Catalog, Effect, in_transaction, insert

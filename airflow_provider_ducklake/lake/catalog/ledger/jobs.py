@@ -18,10 +18,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from ...errors import CatalogError, FilesReleasedError, UntrustedValueError
+from ...format.log_lines import logger
+from ...format.names.paths import is_job_directory
+from ...format.snapshots import CommitKey, SnapshotId
 from ...planning.writing.write import JobTarget
-from ...spec.log_lines import logger
-from ...spec.names.paths import is_job_directory
-from ...spec.snapshots import CommitKey, SnapshotId
 from ..database.connect import Question, in_parts
 from ..database.tables import CatalogInteger, CatalogText, CatalogTimestamp, maybe
 from ..dialects.dialect import DEFAULT_RETRY, Catalog, Effect, in_transaction, insert, with_retries

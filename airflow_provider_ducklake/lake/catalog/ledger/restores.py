@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, Connection, select
 
-from ...spec.snapshots import JsonValue, RestoredTable, SnapshotId, TableId
+from ...format.snapshots import JsonValue, RestoredTable, SnapshotId, TableId
 from ...transaction.changes import Change, NoteRestored, RestoreRows
 from ..database.connect import in_parts
 from ..database.tables import CatalogInteger, CatalogTables

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, select
 
 from ...errors import TagExistsError, TagNotFoundError
-from ...spec.snapshots import CommitKey, OnClear, Snapshot, SnapshotId
-from ...spec.tags import Tag, TagResult
+from ...format.snapshots import CommitKey, OnClear, Snapshot, SnapshotId
+from ...format.tags import Tag, TagResult
 from ..dialects.dialect import Catalog, in_transaction
 from ..snapshot import read_snapshots
 from ..snapshot.read_snapshots import TAGS, At

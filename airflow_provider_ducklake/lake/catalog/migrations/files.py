@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from ...errors import CatalogError
+from ...format.files import FileKey, key_text
+from ...format.names.paths import CatalogPath
+from ...format.versions import SpecVersion
 from ...planning.upkeep.migration import snapshot_counts, stamped_max
-from ...spec.files import FileKey, key_text
-from ...spec.names.paths import CatalogPath
-from ...spec.versions import SpecVersion
 from ..database.connect import in_parts
 from ..snapshot.read import Place, table_folders
 from ..snapshot.read_files import file_key

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import DDLElement
 
+from ...format.names.identifiers import fold
+from ...format.types.ducklake_types import TEXTS, DuckLakeType, ScalarType
+from ...format.versions import SpecVersion, write_version
 from ...planning.upkeep.migration import renamed_columns
-from ...spec.names.identifiers import fold
-from ...spec.types.ducklake_types import TEXTS, DuckLakeType, ScalarType
-from ...spec.versions import SpecVersion, write_version
 from ..database.tables import CatalogTables, maybe
 from ..snapshot.inlined_tables import INLINED_SCALARS, inlined_table_name
 from ..snapshot.read_layouts import layout_schema

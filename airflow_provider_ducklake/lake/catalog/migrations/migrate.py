@@ -21,8 +21,8 @@ from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import DBAPIError
 
 from ...errors import MigrationRefusedError, StorageError, TransactionConflictError, UnsupportedFeatureError
-from ...spec.log_lines import logger
-from ...spec.versions import DEFAULT, WRITABLE, SpecVersion, opened_by, refused
+from ...format.log_lines import logger
+from ...format.versions import DEFAULT, WRITABLE, SpecVersion, opened_by, refused
 from ..committing.delete_writer import remove_unused
 from ..database.connect import catalog_file
 from ..database.file_connections import made_private
@@ -44,7 +44,7 @@ from .steps import (
 )
 
 if TYPE_CHECKING:
-    from ...spec.names.paths import CatalogPath
+    from ...format.names.paths import CatalogPath
     from ...storage.files.filesystem import Location
     from ..snapshot.read import Place
 

@@ -16,6 +16,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable, DDLElement
 
 from ...errors import CatalogError
+from ...format.versions import NEWEST, SpecVersion
 from ...planning.upkeep.migration import (
     column_ids_of_ordinals,
     lost_defaults,
@@ -23,7 +24,6 @@ from ...planning.upkeep.migration import (
     misspelled_bounds,
     versions_of_tables,
 )
-from ...spec.versions import NEWEST, SpecVersion
 from ..database.tables import CatalogTables, catalog_tables
 from ..dialects.bootstrap import AddColumn
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 
 from ...errors import ChangesExpiredError
+from ...format.snapshots import DataFileId, Snapshot, TableSnapshot
 from ...planning.reading.scan import ChangeFeedPlan, FileHistory, may_hold_changes
-from ...spec.snapshots import DataFileId, Snapshot, TableSnapshot
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..snapshot import read_snapshots
 from ..snapshot.inlined_read import inlined_delete_snapshots, inlined_history
@@ -22,8 +22,8 @@ from ..snapshot.scan import load_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...spec.files import LiveDeleteFile
-    from ...spec.names.identifiers import QualifiedName
+    from ...format.files import LiveDeleteFile
+    from ...format.names.identifiers import QualifiedName
     from ...storage.files.filesystem import Location
     from ..database.tables import CatalogTables
     from ..dialects.dialect import Catalog

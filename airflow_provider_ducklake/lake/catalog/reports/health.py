@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import column
 
-from ...spec.names.identifiers import QualifiedName, TableName
+from ...format.names.identifiers import QualifiedName, TableName
 from ..snapshot import read, read_snapshots
 from ..snapshot.inlined_tables import inlined_delete_name
 from ..snapshot.scan import find_table

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from ...errors import StorageError, UnsupportedFeatureError
+from ...format.names.paths import CatalogPath
+from ...format.schema import Column, TableSchema
 from ...planning.reading.pruning import Bounds, ColumnHistory, InexactError, bounds_of_files, exact, widened
 from ...planning.reading.scan import InlinedRows, ScanPlan
-from ...spec.names.paths import CatalogPath
-from ...spec.schema import Column, TableSchema
 from ..database.connect import asked
 from ..database.tables import CatalogTables, maybe
 from ..snapshot import read, read_files
@@ -29,9 +29,9 @@ from ..snapshot.read_files import file_key
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...spec.files import FileKey, LiveDataFile, LiveDeleteFile
-    from ...spec.names.identifiers import QualifiedName
-    from ...spec.snapshots import TableSnapshot
+    from ...format.files import FileKey, LiveDataFile, LiveDeleteFile
+    from ...format.names.identifiers import QualifiedName
+    from ...format.snapshots import TableSnapshot
     from ...storage.files.filesystem import Location
     from ..dialects.dialect import Catalog
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, func, or_, select
 
+from ...format.names.identifiers import QualifiedName
+from ...format.partitioning import PartitionSpec, partition_key, why_not_partitioned
 from ...planning.reading.scan import BEGIN_SNAPSHOT, END_SNAPSHOT, ChangeFeedPlan, InlinedRows
 from ...planning.reading.watch import (
     DELETE,
@@ -21,8 +23,6 @@ from ...planning.reading.watch import (
     wanted_words,
     words_of,
 )
-from ...spec.names.identifiers import QualifiedName
-from ...spec.partitioning import PartitionSpec, partition_key, why_not_partitioned
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..database.connect import Question
 from ..snapshot import read, read_snapshots
@@ -31,7 +31,7 @@ from ..snapshot.scan import partition_specs
 from .changes import find_changes
 
 if TYPE_CHECKING:
-    from ...spec.snapshots import Snapshot, SnapshotId
+    from ...format.snapshots import Snapshot, SnapshotId
     from ..database.tables import CatalogTables
     from ..dialects.dialect import Catalog
     from ..snapshot.read_snapshots import RecordedSnapshot

@@ -13,12 +13,12 @@ from sqlalchemy import Connection, select
 from uuid6 import uuid7
 
 from ...errors import AlreadyExistsError, InvalidInputError, SchemaNotFoundError, TableNotFoundError
+from ...format.names.identifiers import QualifiedName, SchemaPath
+from ...format.names.paths import CatalogPath, directory_name
+from ...format.snapshots import CommittedSnapshot, JsonValue, SchemaId, Snapshot, SnapshotId, TableId, ViewId
+from ...format.tags import ViewDefinition, parse_aliases
+from ...format.types.texts import require_offset
 from ...planning.upkeep import restore as rules
-from ...spec.names.identifiers import QualifiedName, SchemaPath
-from ...spec.names.paths import CatalogPath, directory_name
-from ...spec.snapshots import CommittedSnapshot, JsonValue, SchemaId, Snapshot, SnapshotId, TableId, ViewId
-from ...spec.tags import ViewDefinition, parse_aliases
-from ...spec.types.texts import require_offset
 from ...transaction import changes as kinds
 from ...transaction.changes_made import changes_table
 from ...transaction.definition import definition_changes

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, case, func, select
 
+from ...format.files import LiveDataFile, TableStats
+from ...format.snapshots import ColumnId, Snapshot, SnapshotId, TableId, TableSnapshot
+from ...format.types.ducklake_types import INTEGERS
 from ...planning.reading.scan import InlinedRows, ScanPlan
 from ...planning.upkeep.restore import Counters, FileComparison, compare_files
-from ...spec.files import LiveDataFile, TableStats
-from ...spec.snapshots import ColumnId, Snapshot, SnapshotId, TableId, TableSnapshot
-from ...spec.types.ducklake_types import INTEGERS
 from ...transaction.changes import RestoredRows
 from ...transaction.definition import Definition, same_layout
 from ..database.connect import in_parts

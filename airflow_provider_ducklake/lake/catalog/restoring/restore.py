@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from ...errors import CommitStateUnknownError
+from ...format.files import DataFile, LiveDataFile, TableColumnStats
+from ...format.log_lines import counts, logger, size
+from ...format.names.paths import relative_to
+from ...format.partitioning import hive_folders
+from ...format.schema import Column, TableSchema
+from ...format.snapshots import ColumnId, CommitInfo, CommittedSnapshot
 from ...planning.upkeep.restore import RewriteBin, plan_bins, without_bounds
 from ...planning.writing.write import ParquetSettings, target_of_write
-from ...spec.files import DataFile, LiveDataFile, TableColumnStats
-from ...spec.log_lines import counts, logger, size
-from ...spec.names.paths import relative_to
-from ...spec.partitioning import hive_folders
-from ...spec.schema import Column, TableSchema
-from ...spec.snapshots import ColumnId, CommitInfo, CommittedSnapshot
 from ...transaction.changes import Change, DropTable, RestoredFile, RestoreRows
 from ..committing.commit import ChangeSet, Committer, KeyedCommit
 from ..committing.delete_writer import remove_unused

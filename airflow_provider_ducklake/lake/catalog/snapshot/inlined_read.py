@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Table, func, literal, select, true
 
 from ...errors import CatalogError, DuckLakeError, UnsupportedFeatureError
+from ...format.names.identifiers import fold
+from ...format.snapshots import DataFileId, TableSnapshot
 from ...planning.reading.scan import SYSTEM_CELLS, InlinedRows
-from ...spec.names.identifiers import fold
-from ...spec.snapshots import DataFileId, TableSnapshot
 from ..database.connect import Question, in_parts, streamed_parts
 from . import read
 from .inlined_tables import (
@@ -30,7 +30,7 @@ from .inlined_tables import (
 from .read_layouts import ColumnVersions, Layout, layout_schema, which_columns, which_layouts
 
 if TYPE_CHECKING:
-    from ...spec.schema import TableSchema
+    from ...format.schema import TableSchema
     from ..dialects.dialect import Catalog
 
 Condition: TypeAlias = Callable[[Table], ColumnElement[bool]]

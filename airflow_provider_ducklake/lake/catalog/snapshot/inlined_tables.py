@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine, UserDefinedType
 
-from ...spec.names.identifiers import KEYWORDS, fold, quote
-from ...spec.schema import TableSchema
-from ...spec.types import ducklake_types as dl
+from ...format.names.identifiers import KEYWORDS, fold, quote
+from ...format.schema import TableSchema
+from ...format.types import ducklake_types as dl
 from ..database.tables import CatalogInteger, CatalogTables, catalog_table
 
 if TYPE_CHECKING:
-    from ...spec.files import InlinedForm
-    from ...spec.versions import WriteVersion
+    from ...format.files import InlinedForm
+    from ...format.versions import WriteVersion
 
 # Our names of the system columns of inlined tables; the version decides their names in the database.
 ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = _KEYS = "row_id", "begin_snapshot", "end_snapshot"

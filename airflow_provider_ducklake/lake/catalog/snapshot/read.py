@@ -14,12 +14,19 @@ import sqlalchemy as sa
 from uuid6 import uuid7
 
 from ...errors import CounterBehindError
-from ...spec.names.identifiers import QualifiedName, SchemaPath, schema_paths
-from ...spec.names.paths import CatalogPath
-from ...spec.options import OptionRow
-from ...spec.snapshots import MacroId, SchemaId, Snapshot, SnapshotId, TableId, ViewId
-from ...spec.tags import TABLE, MacroDefinition, MacroOverload, MacroParameter, ViewDefinition, parse_aliases
-from ...spec.versions import NEWEST, SpecVersion
+from ...format.names.identifiers import QualifiedName, SchemaPath, schema_paths
+from ...format.names.paths import CatalogPath
+from ...format.options import OptionRow
+from ...format.snapshots import MacroId, SchemaId, Snapshot, SnapshotId, TableId, ViewId
+from ...format.tags import (
+    TABLE,
+    MacroDefinition,
+    MacroOverload,
+    MacroParameter,
+    ViewDefinition,
+    parse_aliases,
+)
+from ...format.versions import NEWEST, SpecVersion
 from ..database.connect import AT, Question
 from ..database.tables import CatalogTables, catalog_tables, check_filled, format_names, maybe
 

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy import Column as SqlColumn
 
 from ...errors import CatalogError, UntrustedValueError
-from ...spec.files import ColumnStats, FileKey, LiveDataFile, LiveDeleteFile, NameMapping, same_mapping_key
-from ...spec.names.paths import MAX_LENGTH, CatalogPath
-from ...spec.snapshots import (
+from ...format.files import ColumnStats, FileKey, LiveDataFile, LiveDeleteFile, NameMapping, same_mapping_key
+from ...format.names.paths import MAX_LENGTH, CatalogPath
+from ...format.snapshots import (
     ColumnId,
     DataFileId,
     DeleteFileId,
@@ -438,7 +438,7 @@ def _not_a_string(kind: str, path: object) -> UntrustedValueError:
 
 
 def may_mislead(path: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return a condition true for all paths that ``spec.names.paths.misleading`` finds, and few others."""
+    """Return a condition true for all paths that ``format.names.paths.misleading`` finds, and few others."""
     encoded = (path.contains(start, autoescape=True) for start in ("%2", "%%"))
     return sa.or_(path.like("%..%"), *encoded, sa.func.length(path) > MAX_LENGTH)
 

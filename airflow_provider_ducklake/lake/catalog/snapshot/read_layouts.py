@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from ...errors import CatalogError
-from ...spec.names.identifiers import fold
-from ...spec.schema import Column, Default, TableSchema, assemble
-from ...spec.snapshots import ColumnId, SnapshotId, TableId
-from ...spec.types.ducklake_types import ScalarType, keeps_partition_values, parse_type
+from ...format.names.identifiers import fold
+from ...format.schema import Column, Default, TableSchema, assemble
+from ...format.snapshots import ColumnId, SnapshotId, TableId
+from ...format.types.ducklake_types import ScalarType, keeps_partition_values, parse_type
 from ...transaction.changes import FlushedLayout
 from ..database.connect import OF_TABLE, Question, one_of, values_of
 from ..database.tables import CatalogTables, maybe

@@ -17,9 +17,9 @@ from ...errors import (
     TagNotFoundError,
     TransactionConflictError,
 )
-from ...spec.snapshots import Snapshot, SnapshotId, require_id
-from ...spec.tags import LONGEST_NAME, Tag, tag_name
-from ...spec.types.texts import require_offset
+from ...format.snapshots import Snapshot, SnapshotId, require_id
+from ...format.tags import LONGEST_NAME, Tag, tag_name
+from ...format.types.texts import require_offset
 from ...transaction.changes_made import ChangeRecord, parse_changes
 from ..database.connect import AT, Question, in_parts
 from ..database.tables import CatalogInteger, CatalogTables, CatalogText, CatalogTimestamp, maybe

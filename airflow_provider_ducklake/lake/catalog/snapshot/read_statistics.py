@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from ...errors import CatalogError
+from ...format.files import MappedColumn, NameMapping, TableColumnStats, TableStats
+from ...format.options import SKIP_STATS_COLUMNS, Options
+from ...format.partitioning import PartitionField, TransformKind, is_local
+from ...format.snapshots import ColumnId, MappingId, TableId, TableSnapshot
+from ...format.types.ducklake_types import DecimalType, DuckLakeType, ScalarKind, ScalarType
+from ...format.types.literals import parse_scalar
+from ...format.types.values import Physical, format_physical
 from ...planning.reading.predicates import (
     AllOf,
     AnyOf,
@@ -21,19 +28,12 @@ from ...planning.reading.predicates import (
     Predicate,
     column_ids,
 )
-from ...spec.files import MappedColumn, NameMapping, TableColumnStats, TableStats
-from ...spec.options import SKIP_STATS_COLUMNS, Options
-from ...spec.partitioning import PartitionField, TransformKind, is_local
-from ...spec.snapshots import ColumnId, MappingId, TableId, TableSnapshot
-from ...spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarKind, ScalarType
-from ...spec.types.literals import parse_scalar
-from ...spec.types.values import Physical, format_physical
 from ..database.connect import OF_TABLE, Question, one_of, values_of
 from ..database.tables import CatalogTables, maybe
 
 if TYPE_CHECKING:
+    from ...format.schema import TableSchema
     from ...planning.writing.overwrite import Partitions
-    from ...spec.schema import TableSchema
     from ..dialects.dialect import Catalog, CatalogDialect
 
 

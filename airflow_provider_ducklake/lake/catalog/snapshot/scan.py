@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, Select, and_, select
 
 from ...errors import NotFoundError, SchemaNotFoundError, TableNotFoundError, UnsupportedFeatureError
+from ...format.names.identifiers import QualifiedName, near
+from ...format.partitioning import PartitionField, PartitionSpec, Transform
+from ...format.snapshots import ColumnId, PartitionId, Snapshot, SortId, TableSnapshot
+from ...format.sorting import SortField, SortSpec
 from ...planning.reading.predicates import Predicate, column_ids
 from ...planning.reading.scan import ScanPlan, plan_scan
-from ...spec.names.identifiers import QualifiedName, near
-from ...spec.partitioning import PartitionField, PartitionSpec, Transform
-from ...spec.snapshots import ColumnId, PartitionId, Snapshot, SortId, TableSnapshot
-from ...spec.sorting import SortField, SortSpec
 from ..database.connect import AT, OF_TABLE, Question
 from ..database.tables import CatalogTables, maybe
 from . import read, read_files
@@ -30,8 +30,8 @@ from .read_snapshots import Moment, chosen, which_snapshot
 from .read_statistics import may_match
 
 if TYPE_CHECKING:
+    from ...format.files import LiveDataFile
     from ...planning.writing.staged import StagedWrite
-    from ...spec.files import LiveDataFile
     from ..dialects.dialect import Catalog
 
 

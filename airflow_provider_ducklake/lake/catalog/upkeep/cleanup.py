@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Column, Connection, Delete, String, Text, case, false, or_, select, true, type_coerce
 
 from ...errors import SharedDataPathError, StorageError, UntrustedValueError
+from ...format.log_lines import logger
+from ...format.names.paths import FORMATS, CatalogPath, is_absolute, is_local, path_key, why_not_deletable
 from ...planning.upkeep.files import MARK, cut_off
-from ...spec.log_lines import logger
-from ...spec.names.paths import FORMATS, CatalogPath, is_absolute, is_local, path_key, why_not_deletable
 from ..database.connect import in_parts
 from ..database.tables import CatalogTimestamp, time_of
 from ..dialects.dialect import DEFAULT_RETRY, Catalog, in_transaction, with_retries

@@ -8,12 +8,12 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ...errors import UnsupportedFeatureError
+from ...format.names.paths import relative_to
+from ...format.schema import TableSchema
+from ...format.snapshots import DataFileId, DeleteFileId, PartitionId, SnapshotId, TableSnapshot
+from ...format.types.ducklake_types import is_misread_by_filters
 from ...planning.upkeep.compaction import Bin, Compaction, MergeRule, RewriteRule, plan_bins, plan_rewrites
 from ...planning.writing.overwrite import has_other_buckets
-from ...spec.names.paths import relative_to
-from ...spec.schema import TableSchema
-from ...spec.snapshots import DataFileId, DeleteFileId, PartitionId, SnapshotId, TableSnapshot
-from ...spec.types.ducklake_types import is_misread_by_filters
 from ...transaction.changes import MergeAdjacent, MergedFile, RewriteDeletes, RewriteSource, RewrittenFile
 from ..snapshot import read_files
 from ..snapshot.inlined_read import inlined_delete_snapshots
@@ -24,8 +24,8 @@ from ..snapshot.scan import partition_specs
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from ...spec.files import DataFile, LiveDataFile
-    from ...spec.partitioning import PartitionSpec
+    from ...format.files import DataFile, LiveDataFile
+    from ...format.partitioning import PartitionSpec
     from ..dialects.dialect import Catalog
 
 

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.schema import DropTable
 
 from ...errors import UntrustedValueError
+from ...format.log_lines import logger
 from ...planning.upkeep.files import (
     ExpiryPlan,
     ExpiryRule,
@@ -26,7 +27,6 @@ from ...planning.upkeep.files import (
     plan_expiry,
     without_tagged,
 )
-from ...spec.log_lines import logger
 from ..database.connect import in_parts
 from ..database.tables import CatalogBoolean, CatalogTables, CatalogText, CatalogTimestamp
 from ..dialects.dialect import DEFAULT_RETRY, Catalog, with_retries
@@ -35,7 +35,7 @@ from ..snapshot.inlined_tables import inlined_delete_name, inlined_table_name
 from ..snapshot.read_snapshots import tags_by_snapshot
 
 if TYPE_CHECKING:
-    from ...spec.snapshots import Snapshot
+    from ...format.snapshots import Snapshot
 
 log = logger(__name__)
 

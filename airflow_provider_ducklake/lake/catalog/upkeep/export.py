@@ -22,13 +22,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
 from ...errors import CatalogUnavailableError, ExportExistsError, InvalidInputError, UntrustedValueError
+from ...format.log_lines import logger
+from ...format.names.paths import CatalogPath, directory_path, is_absolute
+from ...format.partitioning import hive_folders
+from ...format.snapshots import CommitKey, Snapshot, SnapshotId
+from ...format.tags import FROZEN, ExportFormat, ExportResult, FrozenMark, attach_statement
+from ...format.versions import DEFAULT, SpecVersion
 from ...planning.upkeep.files import has_write_id
-from ...spec.log_lines import logger
-from ...spec.names.paths import CatalogPath, directory_path, is_absolute
-from ...spec.partitioning import hive_folders
-from ...spec.snapshots import CommitKey, Snapshot, SnapshotId
-from ...spec.tags import FROZEN, ExportFormat, ExportResult, FrozenMark, attach_statement
-from ...spec.versions import DEFAULT, SpecVersion
 from ...storage.files.writing import CopiedFile
 from ..database.connect import catalog_file, open_engine, parse_url, streamed_parts
 from ..database.file_connections import EVERYBODY, readers
@@ -38,7 +38,7 @@ from ..snapshot import read, read_snapshots
 from .frozen_rows import FrozenInlined, FrozenRows, frozen_deletes, frozen_inlined
 
 if TYPE_CHECKING:
-    from ...spec.options import OptionRow
+    from ...format.options import OptionRow
     from ..dialects.dialect import Catalog, CatalogDialect
     from ..open_lake import OpenLake
     from ..snapshot.read import TableRow

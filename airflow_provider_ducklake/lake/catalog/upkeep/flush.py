@@ -27,10 +27,10 @@ from ...errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
+from ...format.log_lines import logger
+from ...format.names.paths import job_directory
+from ...format.versions import Feature
 from ...planning.upkeep.compaction import FlushPlan, FlushResult, LayoutToFlush, plan_layout
-from ...spec.log_lines import logger
-from ...spec.names.paths import job_directory
-from ...spec.versions import Feature
 from ...transaction.changes import AddDeletes, Change, FlushedFile, FlushInlined, Positions, UnwrittenDeletes
 from ..committing.commit import ChangeSet, check_change_set
 from ..committing.delete_writer import remove_unused
@@ -42,10 +42,10 @@ from ..snapshot.read_layouts import rows_of_layout
 from ..snapshot.scan import load_table, which_partitionings
 
 if TYPE_CHECKING:
+    from ...format.files import LiveDataFile
+    from ...format.names.identifiers import QualifiedName, SchemaPath
+    from ...format.snapshots import CommittedSnapshot, DataFileId, Snapshot, TableSnapshot
     from ...planning.reading.scan import InlinedRows
-    from ...spec.files import LiveDataFile
-    from ...spec.names.identifiers import QualifiedName, SchemaPath
-    from ...spec.snapshots import CommittedSnapshot, DataFileId, Snapshot, TableSnapshot
     from ...storage.files.filesystem import Location
     from ..dialects.dialect import Catalog
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from ...errors import UnsupportedFeatureError
+from ...format.tags import ExportFormat
+from ...format.types.ducklake_types import ScalarKind
+from ...format.versions import Feature
 from ...planning.reading import scan
-from ...spec.tags import ExportFormat
-from ...spec.types.ducklake_types import ScalarKind
-from ...spec.versions import Feature
 from ..database.tables import CatalogInteger, CatalogTables
 from ..dialects.sqlite import SqliteDialect
 from ..snapshot import read
@@ -34,10 +34,10 @@ from ..snapshot.read import visible
 from ..snapshot.scan import load_table
 
 if TYPE_CHECKING:
+    from ...format.files import InlinedForm
+    from ...format.schema import TableSchema
+    from ...format.snapshots import Snapshot, TableSnapshot
     from ...planning.reading.scan import InlinedRows
-    from ...spec.files import InlinedForm
-    from ...spec.schema import TableSchema
-    from ...spec.snapshots import Snapshot, TableSnapshot
     from ..dialects.dialect import Catalog
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, select
 
 from ...errors import SharedDataPathError, StorageError
+from ...format.log_lines import logger
+from ...format.names.paths import CatalogPath, path_key
 from ...planning.upkeep.files import LakeFiles, Orphans, StoredFile, cut_off, find_orphans, foreign_evidence
-from ...spec.log_lines import logger
-from ...spec.names.paths import CatalogPath, path_key
 from ..database.connect import in_parts, streamed
 from ..ledger import jobs
 from ..snapshot import read_snapshots

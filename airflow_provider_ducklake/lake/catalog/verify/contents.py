@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sqlalchemy import Connection, Row, select, true
 
 from ...errors import UnsupportedFeatureError
+from ...format.log_lines import logger
+from ...format.partitioning import PartitionField, PartitionSpec, Transform
+from ...format.snapshots import ColumnId, PartitionId
+from ...format.versions import Feature
 from ...planning.upkeep.findings import Finding, FindingCode
-from ...spec.log_lines import logger
-from ...spec.partitioning import PartitionField, PartitionSpec, Transform
-from ...spec.snapshots import ColumnId, PartitionId
-from ...spec.versions import Feature
 from ..snapshot.read_files import live_data_file, live_delete_file, which_file_stats, which_partition_values
 from .files import table_roots
 
 if TYPE_CHECKING:
-    from ...spec.types.ducklake_types import DuckLakeType
+    from ...format.types.ducklake_types import DuckLakeType
     from ...storage.files.filesystem import Location
     from ...storage.moving.verify_files import DeletesToVerify, FileToVerify
     from ..database.tables import CatalogTables

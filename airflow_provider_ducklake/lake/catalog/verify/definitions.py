@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from ...errors import DuckLakeError
+from ...format.names.identifiers import schema_circles
+from ...format.partitioning import Transform
+from ...format.types.ducklake_types import NOT_STORABLE, parse_type
+from ...format.types.literals import parse_scalar
 from ...planning.upkeep.findings import Finding
 from ...planning.upkeep.findings import FindingCode as Code
-from ...spec.names.identifiers import schema_circles
-from ...spec.partitioning import Transform
-from ...spec.types.ducklake_types import NOT_STORABLE, parse_type
-from ...spec.types.literals import parse_scalar
 from ..database.connect import asked, superfluous, telling
 from ..database.tables import CatalogTables, is_needed
 from ..snapshot.inlined_tables import bare_table, inlined_delete_name, inlined_delete_table

@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ...format.names.paths import CatalogPath, is_below, why_not_deletable
 from ...planning.upkeep.findings import Finding
 from ...planning.upkeep.findings import FindingCode as Code
-from ...spec.names.paths import CatalogPath, is_below, why_not_deletable
 from ..database.tables import maybe
 from ..snapshot.read_files import may_mislead
 from .history import overlapping

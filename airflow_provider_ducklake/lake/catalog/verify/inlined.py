@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Row, Select, case, func, literal, or_, select, table, union_all
 
 from ...errors import CatalogError, UnsupportedFeatureError
+from ...format.files import ColumnStats, TableColumnStats
+from ...format.names.identifiers import fold
+from ...format.schema import Column, TableSchema
+from ...format.types.ducklake_types import ScalarKind, is_misread_by_filters
 from ...planning.reading.pruning import has_bounds
 from ...planning.upkeep.findings import Finding
 from ...planning.upkeep.findings import FindingCode as Code
-from ...spec.files import ColumnStats, TableColumnStats
-from ...spec.names.identifiers import fold
-from ...spec.schema import Column, TableSchema
-from ...spec.types.ducklake_types import ScalarKind, is_misread_by_filters
 from ..database.connect import asked
 from ..reports.numbers import inlined_row_counts
 from ..snapshot.inlined_read import read_inlined
@@ -35,8 +35,8 @@ from .look import Check, Fields, Search, VerificationScope
 from .statistics import narrow, uncovered
 
 if TYPE_CHECKING:
+    from ...format.snapshots import ColumnId
     from ...planning.reading.scan import InlinedRows
-    from ...spec.snapshots import ColumnId
 
 
 _DATA = re.compile(r"ducklake_inlined_data_(\d{1,19})_(\d{1,19})\Z")

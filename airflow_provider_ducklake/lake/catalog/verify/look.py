@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sqlalchemy import Column, ColumnElement, Connection, Row, Select, select, true
 
 from ...errors import DuckLakeError, InvalidTypeError
+from ...format.names.identifiers import QualifiedName, SchemaPath
+from ...format.options import SKIP_STATS_COLUMNS, Options
+from ...format.snapshots import ColumnId, Snapshot, TableId
+from ...format.tags import FROZEN
+from ...format.types.ducklake_types import DuckLakeType, catalog_name, parse_type
 from ...planning.reading.pruning import TextBounds, has_bounds
 from ...planning.upkeep.findings import NOTES, Finding
 from ...planning.upkeep.findings import FindingCode as Code
-from ...spec.names.identifiers import QualifiedName, SchemaPath
-from ...spec.options import SKIP_STATS_COLUMNS, Options
-from ...spec.snapshots import ColumnId, Snapshot, TableId
-from ...spec.tags import FROZEN
-from ...spec.types.ducklake_types import DuckLakeType, catalog_name, parse_type
 from ..database.connect import streamed
 from ..snapshot import read, read_snapshots
 from ..snapshot.read_layouts import schema_of
 from ..snapshot.read_statistics import with_what_lies_in_them
 
 if TYPE_CHECKING:
-    from ...spec.schema import TableSchema
+    from ...format.schema import TableSchema
     from ..database.tables import CatalogTables
     from ..dialects.dialect import Catalog
 

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.schema import DropTable
 
+from ...format.log_lines import logger
 from ...planning.upkeep.findings import Finding, FindingCode
-from ...spec.log_lines import logger
 from ..dialects.dialect import DEFAULT_RETRY, Catalog, with_retries
 from ..effects.files import no_bounds
 from ..snapshot.inlined_read import has_inlined_rows

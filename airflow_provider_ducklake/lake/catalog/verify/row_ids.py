@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, func, or_, select
 
 from ...errors import DuckLakeError, StorageError, UnsupportedFeatureError
+from ...format.log_lines import logger
+from ...format.snapshots import DataFileId, TableId
 from ...planning.reading.scan import ScanPlan
 from ...planning.upkeep.findings import Finding
 from ...planning.upkeep.findings import FindingCode as Code
-from ...spec.log_lines import logger
-from ...spec.snapshots import DataFileId, TableId
 from ..snapshot import read, read_files, read_snapshots
 from ..snapshot.inlined_read import inlined_delete_marks, inlined_of
 from ..snapshot.inlined_tables import bare_table
@@ -24,7 +24,7 @@ from ..snapshot.scan import load_table
 from .files import TRANSACTION_LOCAL, full_paths, table_roots
 
 if TYPE_CHECKING:
-    from ...spec.files import FileKey, LiveDeleteFile
+    from ...format.files import FileKey, LiveDeleteFile
     from ...storage.moving.compact import SharedRowIds
     from ..dialects.dialect import Catalog
     from .contents import Locate, Reading

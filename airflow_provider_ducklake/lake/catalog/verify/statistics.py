@@ -16,8 +16,8 @@ from .files import table_roots
 from .look import Check, Fields, Found, Search, TableBounds, VerificationScope, lacking
 
 if TYPE_CHECKING:
-    from ...spec.files import ColumnStats
-    from ...spec.types.ducklake_types import DuckLakeType
+    from ...format.files import ColumnStats
+    from ...format.types.ducklake_types import DuckLakeType
 
 
 def _without_statistics(look: VerificationScope) -> Select[Any]:

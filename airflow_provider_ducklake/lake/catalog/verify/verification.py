@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidInputError
+from ...format.log_lines import logger
+from ...format.names.identifiers import QualifiedName, TableName
 from ...planning.upkeep.findings import NOTES, Finding
-from ...spec.log_lines import logger
-from ...spec.names.identifiers import QualifiedName, TableName
 from ..snapshot import read_snapshots
 from ..snapshot.scan import find_table
 from . import definitions, files, history, inlined, statistics

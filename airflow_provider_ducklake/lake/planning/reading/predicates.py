@@ -19,13 +19,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import InvalidInputError
-from ...spec.defaults import literal_physical
-from ...spec.types import ducklake_types as dl
-from ...spec.types.values import Physical, as_float32, is_infinite, physical_range, units_per_second
+from ...format.defaults import literal_physical
+from ...format.types import ducklake_types as dl
+from ...format.types.values import Physical, as_float32, is_infinite, physical_range, units_per_second
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column
-    from ...spec.snapshots import ColumnId
+    from ...format.schema import Column
+    from ...format.snapshots import ColumnId
 
 
 OrderKey: TypeAlias = Any

@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ...spec.defaults import initial_value
-from ...spec.files import STRING_BOUND_BYTES, ColumnStats, LiveDataFile, blob_bounds, string_bounds
-from ...spec.partitioning import (
+from ...format.defaults import initial_value
+from ...format.files import STRING_BOUND_BYTES, ColumnStats, LiveDataFile, blob_bounds, string_bounds
+from ...format.partitioning import (
     EPOCHS,
     PartitionSpec,
     Transform,
@@ -34,9 +34,9 @@ from ...spec.partitioning import (
     is_local,
     partition_value,
 )
-from ...spec.types.ducklake_types import TEXTS, DuckLakeType, Exact, ScalarKind, children_of, is_float
-from ...spec.types.literals import parse_scalar
-from ...spec.types.values import (
+from ...format.types.ducklake_types import TEXTS, DuckLakeType, Exact, ScalarKind, children_of, is_float
+from ...format.types.literals import parse_scalar
+from ...format.types.values import (
     Physical,
     as_float32,
     days_from_civil,
@@ -49,8 +49,8 @@ from ...spec.types.values import (
 from . import predicates as terms
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column
-    from ...spec.snapshots import ColumnId, PartitionId
+    from ...format.schema import Column
+    from ...format.snapshots import ColumnId, PartitionId
 
 
 @dataclass(frozen=True, slots=True)

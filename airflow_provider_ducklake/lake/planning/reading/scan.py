@@ -12,15 +12,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import ChangesUndoneError
-from ...spec.names.identifiers import fold
+from ...format.names.identifiers import fold
 from .predicates import Predicate, column_ids
 from .pruning import may_match
 
 if TYPE_CHECKING:
-    from ...spec.files import LiveDataFile, LiveDeleteFile
-    from ...spec.partitioning import PartitionSpec
-    from ...spec.schema import Column, TableSchema
-    from ...spec.snapshots import (
+    from ...format.files import LiveDataFile, LiveDeleteFile
+    from ...format.partitioning import PartitionSpec
+    from ...format.schema import Column, TableSchema
+    from ...format.snapshots import (
         ColumnId,
         CommitKey,
         Consumption,

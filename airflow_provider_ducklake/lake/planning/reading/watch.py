@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from ...errors import InvalidInputError
-from ...spec.names.identifiers import QualifiedName, fold
+from ...format.names.identifiers import QualifiedName, fold
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from .scan import BEGIN_SNAPSHOT, END_SNAPSHOT, ChangeFeedPlan, FileHistory
 
 if TYPE_CHECKING:
-    from ...spec.snapshots import SnapshotId
+    from ...format.snapshots import SnapshotId
 
 
 INSERT, DELETE, DATA, SCHEMA = "insert", "delete", "data", "schema"
@@ -109,7 +109,7 @@ class RangeReport:
     """What snapshots ``from_snapshot``, left out, to ``to_snapshot`` did to a table.
 
     ``rows_added`` and ``rows_deleted``: an update counts as both; None: the catalog alone cannot give them.
-    ``partitions`` are those with such rows (``month=2026-11``; see ``spec/partitioning.py``), none for a
+    ``partitions`` are those with such rows (``month=2026-11``; see ``format/partitioning.py``), none for a
     table without partitions; None: any may be. ``is_complete``: no snapshot of the range has expired; else
     ``changes`` are those found, or if none is left all that were possible.
     ``is_new``: the range was reported snapshot by snapshot, and one of them created the table.

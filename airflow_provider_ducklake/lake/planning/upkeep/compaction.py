@@ -16,15 +16,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidInputError
-from ...spec.partitioning import PartitionSpec, why_not_partitioned
+from ...format.partitioning import PartitionSpec, why_not_partitioned
 from ..writing.write import ParquetSettings, RowOrder, WritePlan, sort_keys_of
 
 if TYPE_CHECKING:
-    from ...spec.files import LiveDataFile
-    from ...spec.names.identifiers import QualifiedName
-    from ...spec.schema import TableSchema
-    from ...spec.snapshots import DataFileId, PartitionId, SnapshotId, TableSnapshot
-    from ...spec.sorting import SortField
+    from ...format.files import LiveDataFile
+    from ...format.names.identifiers import QualifiedName
+    from ...format.schema import TableSchema
+    from ...format.snapshots import DataFileId, PartitionId, SnapshotId, TableSnapshot
+    from ...format.sorting import SortField
     from ...transaction.changes import FlushedLayout
 
 

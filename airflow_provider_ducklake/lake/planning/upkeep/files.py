@@ -1,7 +1,7 @@
 """What may be removed: orphaned files below a data path, and snapshots with what only they show.
 
 Also the evidence of another lake's files there, and how old something must be. Paths are keys as
-``spec.names.paths.path_key`` makes them: when in doubt two files are taken for one, which then stays.
+``format.names.paths.path_key`` makes them: when in doubt two files are taken for one, which then stays.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidInputError, SnapshotTaggedError
-from ...spec.limits import NO_FLOOR
-from ...spec.names.paths import JOB_ID, path_key
-from ...spec.types.texts import require_offset
+from ...format.limits import NO_FLOOR
+from ...format.names.paths import JOB_ID, path_key
+from ...format.types.texts import require_offset
 
 if TYPE_CHECKING:
-    from ...spec.snapshots import Snapshot
+    from ...format.snapshots import Snapshot
 
 
 MARK = ".airflow_ducklake_lake-"

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from ...errors import CatalogError, InvalidTypeError
-from ...spec.names.identifiers import fold
-from ...spec.types.ducklake_types import ScalarKind, parse_type
+from ...format.names.identifiers import fold
+from ...format.types.ducklake_types import ScalarKind, parse_type
 
 
 def versions_of_tables(

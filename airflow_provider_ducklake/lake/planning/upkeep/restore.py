@@ -14,16 +14,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ...errors import UnsupportedFeatureError
-from ...spec.partitioning import PartitionSpec, why_not_partitioned
-from ...spec.schema import Column
-from ...spec.types.ducklake_types import ScalarKind, ScalarType
+from ...format.partitioning import PartitionSpec, why_not_partitioned
+from ...format.schema import Column
+from ...format.types.ducklake_types import ScalarKind, ScalarType
 from ...transaction import changes as kinds
 from ...transaction.definition import Definition, column_rows, definition_changes
 
 if TYPE_CHECKING:
-    from ...spec.files import LiveDataFile
-    from ...spec.names.identifiers import QualifiedName
-    from ...spec.snapshots import ColumnId, DataFileId, PartitionId, SnapshotId, TableSnapshot
+    from ...format.files import LiveDataFile
+    from ...format.names.identifiers import QualifiedName
+    from ...format.snapshots import ColumnId, DataFileId, PartitionId, SnapshotId, TableSnapshot
 
 
 _COPY_SHARE = 4  # a file that lost a quarter of its rows and more since is copied whole, by the store itself

@@ -12,14 +12,14 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from ...errors import TransactionConflictError
-from ...spec.names.identifiers import fold
-from ...spec.schema import Column, TableSchema, numbered, with_fields
-from ...spec.types import ducklake_types as dl
+from ...format.names.identifiers import fold
+from ...format.schema import Column, TableSchema, numbered, with_fields
+from ...format.types import ducklake_types as dl
 from ...transaction.table_draft import TableDraft
 from .write import Evolution, WritePlan, WriteResult, append_to_existing, placed_below, same_columns
 
 if TYPE_CHECKING:
-    from ...spec.snapshots import TableSnapshot
+    from ...format.snapshots import TableSnapshot
     from ...transaction.changes import Change
 
 

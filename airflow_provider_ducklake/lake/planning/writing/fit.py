@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from ...spec.names.identifiers import fold
-from ...spec.types.ducklake_types import ListType, MapType, StructType
+from ...format.names.identifiers import fold
+from ...format.types.ducklake_types import ListType, MapType, StructType
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column
+    from ...format.schema import Column
 
 T = TypeVar("T")
 Parts: TypeAlias = tuple[type[StructType | ListType | MapType], "Sequence[tuple[str, T]]"]

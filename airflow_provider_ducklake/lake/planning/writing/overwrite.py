@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from ...spec.partitioning import (
+from ...format.partitioning import (
     OF_TIMES,
     PartitionField,
     PartitionSpec,
@@ -22,16 +22,16 @@ from ...spec.partitioning import (
     is_local,
     partition_value,
 )
-from ...spec.types.ducklake_types import BYTES, DuckLakeType, is_float
-from ...spec.types.literals import parse_scalar
-from ...spec.types.values import as_float32, is_infinite
+from ...format.types.ducklake_types import BYTES, DuckLakeType, is_float
+from ...format.types.literals import parse_scalar
+from ...format.types.values import as_float32, is_infinite
 from ..reading import predicates as terms
 from ..reading.predicates import column_ids
 from ..reading.pruning import all_match, evidence, may_match
 
 if TYPE_CHECKING:
-    from ...spec.files import LiveDataFile
-    from ...spec.snapshots import ColumnId, PartitionId, SnapshotId, TableSnapshot
+    from ...format.files import LiveDataFile
+    from ...format.snapshots import ColumnId, PartitionId, SnapshotId, TableSnapshot
 
 
 PartitionValues: TypeAlias = "tuple[str | None, ...]"

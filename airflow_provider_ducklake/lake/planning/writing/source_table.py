@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from ...errors import SchemaMismatchError
-from ...spec.names.identifiers import fold
-from ...spec.partitioning import (
+from ...format.names.identifiers import fold
+from ...format.partitioning import (
     PartitionField,
     Transform,
     TransformKind,
@@ -21,12 +21,19 @@ from ...spec.partitioning import (
     hive_value,
     partition_value,
 )
-from ...spec.schema import Column, Default, TableSchema, new_columns
-from ...spec.types.ducklake_types import DecimalType, DuckLakeType, Field, ScalarKind, StructType, can_promote
-from ...spec.types.values import Physical, identity_text
+from ...format.schema import Column, Default, TableSchema, new_columns
+from ...format.types.ducklake_types import (
+    DecimalType,
+    DuckLakeType,
+    Field,
+    ScalarKind,
+    StructType,
+    can_promote,
+)
+from ...format.types.values import Physical, identity_text
 
 if TYPE_CHECKING:
-    from ...spec.snapshots import ColumnId
+    from ...format.snapshots import ColumnId
     from ...transaction.changes import Positions
 
 
@@ -204,7 +211,7 @@ def has_identity(type_: DuckLakeType) -> bool:
 def transforms_of(word: str, type_: DuckLakeType) -> tuple[Transform, ...]:
     """Return the keys that a new table has for a transform of Iceberg's; none: DuckLake has no such key.
 
-    >>> from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
+    >>> from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType
     >>> [str(one) for one in transforms_of("month", ScalarType("date"))]
     ['year', 'month']
     >>> transforms_of("truncate[4]", ScalarType("varchar")), transforms_of("bucket[4]", ScalarType("uuid"))

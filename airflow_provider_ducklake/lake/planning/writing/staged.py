@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...errors import InvalidInputError, TransactionConflictError
-from ...spec.files import DataFile, LiveDataFile
-from ...spec.partitioning import PartitionSpec
-from ...spec.snapshots import DataFileId, SchemaId, SnapshotId, TableId, TableSnapshot
+from ...format.files import DataFile, LiveDataFile
+from ...format.partitioning import PartitionSpec
+from ...format.snapshots import DataFileId, SchemaId, SnapshotId, TableId, TableSnapshot
 from ...transaction.changes import AppendFiles, Change, NewSchemaRef, NewTableRef
 from .write import (
     NewTable,
@@ -22,7 +22,7 @@ from .write import (
 )
 
 if TYPE_CHECKING:
-    from ...spec.names.identifiers import FoldedName, QualifiedName
+    from ...format.names.identifiers import FoldedName, QualifiedName
 
 
 Target: TypeAlias = TableSnapshot | NewTable

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from ...errors import InvalidInputError, TransactionConflictError
-from ...spec.names.paths import directory_name, path_key, relative_to
-from ...spec.partitioning import PartitionField, check_partition_keys, check_transforms, hive_directory
-from ...spec.sorting import SortField, keys_to_write_by
+from ...format.names.paths import directory_name, path_key, relative_to
+from ...format.partitioning import PartitionField, check_partition_keys, check_transforms, hive_directory
+from ...format.sorting import SortField, keys_to_write_by
 from ...transaction import changes as kinds
 from ...transaction.definition import Definition, definition_changes
 from ..reading.predicates import ALWAYS, Predicate
 
 if TYPE_CHECKING:
-    from ...spec.files import DataFile, FileKey, LiveDataFile
-    from ...spec.names.identifiers import QualifiedName
-    from ...spec.options import Options
-    from ...spec.schema import TableSchema
-    from ...spec.snapshots import ColumnId, DataFileId, SchemaId, Snapshot, TableSnapshot
+    from ...format.files import DataFile, FileKey, LiveDataFile
+    from ...format.names.identifiers import QualifiedName
+    from ...format.options import Options
+    from ...format.schema import TableSchema
+    from ...format.snapshots import ColumnId, DataFileId, SchemaId, Snapshot, TableSnapshot
 
 
 # Our defaults where the option is not set: smaller files for less work than the format's snappy and V1.

@@ -24,14 +24,14 @@ from typing import Any, NewType, TypeAlias, TypeVar, Union, get_args, get_origin
 from uuid import UUID
 
 from ...errors import DuckLakeError, SparkJobError
+from ...format import files, options, partitioning, schema, snapshots, sorting
+from ...format.names import identifiers
+from ...format.types import geometry
+from ...format.types.ducklake_types import DuckLakeType, Field, catalog_name, with_children
+from ...format.types.values import Physical
 from ...planning.reading import predicates, scan
 from ...planning.upkeep import compaction
 from ...planning.writing import write
-from ...spec import files, options, partitioning, schema, snapshots, sorting
-from ...spec.names import identifiers
-from ...spec.types import geometry
-from ...spec.types.ducklake_types import DuckLakeType, Field, catalog_name, with_children
-from ...spec.types.values import Physical
 from ...transaction import changes
 from . import request, results
 

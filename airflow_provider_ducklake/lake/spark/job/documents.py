@@ -13,18 +13,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ...errors import DuckLakeError, SparkJobError, UntrustedValueError
-from ...spec.names.identifiers import check_name
-from ...spec.names.paths import is_of_job
-from ...spec.schema import Default, TableSchema
-from ...spec.types.ducklake_types import BYTES, DuckLakeType, catalog_name
-from ...spec.types.values import order_key, parse_physical
+from ...format.names.identifiers import check_name
+from ...format.names.paths import is_of_job
+from ...format.schema import Default, TableSchema
+from ...format.types.ducklake_types import BYTES, DuckLakeType, catalog_name
+from ...format.types.values import order_key, parse_physical
 from ...storage.files.filesystem import exists, file_sizes, read_bytes, write_bytes
 from ...storage.files.writing import opened, sealed
 from .codec import DocumentError, Json, decode, dumps, encode, loads
 
 if TYPE_CHECKING:
+    from ...format.files import ColumnStats, DataFile
     from ...planning.writing.write import WriteResult
-    from ...spec.files import ColumnStats, DataFile
 
 StorageOptions: TypeAlias = "Mapping[str, Any] | None"
 _T = TypeVar("_T")

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from uuid import UUID
 
 from ...errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError, UntrustedValueError
+from ...format.names.paths import JOB_ID, is_job_directory, job_directory
 from ...planning.writing.staged import StagedBatch, StagedWrite, Target
 from ...planning.writing.write import JobTarget, NewTable, RowChanges, WritePlan, WriteResult, digest
-from ...spec.names.paths import JOB_ID, is_job_directory, job_directory
 from ...storage.files.filesystem import delete_file, exists, file_sizes, read_bytes, write_bytes
 from ...storage.files.listing import delete_by_name, delete_tree
 from ...storage.files.parallel import in_threads

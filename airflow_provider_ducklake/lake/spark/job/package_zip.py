@@ -16,7 +16,7 @@ from pathlib import Path
 from .... import __version__
 
 PACKAGE = "airflow_provider_ducklake"
-_ROOMS = ("spark", "storage", "planning", "transaction", "spec", "errors.py", "__init__.py")
+_ROOMS = ("spark", "storage", "planning", "transaction", "format", "errors.py", "__init__.py")
 CONTENTS = ("__init__.py", *(f"lake/{room}" for room in _ROOMS))
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold
 

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...errors import InvalidInputError, InvalidOptionError
+from ...format.names.paths import job_directory as job_directory  # noqa: PLC0414 - theirs, too
 from ...planning.writing.write import FoundRows, RowChanges, WritePlan
-from ...spec.names.paths import job_directory as job_directory  # noqa: PLC0414 - theirs, too
 
 if TYPE_CHECKING:
     from ...planning.reading.scan import ChangeFeedPlan, ScanPlan

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ... import errors
 from ...errors import DuckLakeError, SparkJobError
+from ...format.partitioning import PartitionField, PartitionSpec
+from ...format.snapshots import PartitionId, SchemaId, Snapshot, TableId, TableSnapshot
 from ...planning.writing.staged import StagedWrite, Target
 from ...planning.writing.write import NewDeletes, NewTable, NewTableAndSchema, WriteResult
-from ...spec.partitioning import PartitionField, PartitionSpec
-from ...spec.snapshots import PartitionId, SchemaId, Snapshot, TableId, TableSnapshot
 
 if TYPE_CHECKING:
+    from ...format.files import DataFile
+    from ...format.names.identifiers import QualifiedName
+    from ...format.schema import TableSchema
     from ...planning.reading.predicates import Predicate
-    from ...spec.files import DataFile
-    from ...spec.names.identifiers import QualifiedName
-    from ...spec.schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True)

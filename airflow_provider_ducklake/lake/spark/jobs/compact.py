@@ -17,11 +17,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
+from ...format.log_lines import logger
+from ...format.names.identifiers import fold
+from ...format.schema import TableSchema
 from ...planning.upkeep.compaction import Bin, Compaction
 from ...planning.writing.write import RowOrder, WritePlan, WriteResult
-from ...spec.log_lines import logger
-from ...spec.names.identifiers import fold
-from ...spec.schema import TableSchema
 from ...storage.files import writing
 from ...storage.moving.compact import Rewriting, compactor, in_one_file
 from ...storage.parquet.reader import carrier_schema, in_carriers

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from ...errors import SparkJobError
+from ...format.log_lines import logger
+from ...format.partitioning import parse_partition_by
+from ...format.schema import new_columns
 from ...planning.writing.evolution import evolved
 from ...planning.writing.write import WritePlan, WriteResult
-from ...spec.log_lines import logger
-from ...spec.partitioning import parse_partition_by
-from ...spec.schema import new_columns
 from .. import sources
 from ..job.errors import is_of_wide_rows
 from ..output.log import TOO_WIDE
@@ -28,7 +28,7 @@ from ..writing.row_order import placed
 from ..writing.write_arrow import Size, few_rows
 
 if TYPE_CHECKING:
-    from ...spec.files import DataFile
+    from ...format.files import DataFile
     from ..job.request import JobRequest
 
 

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from ...errors import SparkJobError
+from ...format.log_lines import counted, logger
+from ...format.schema import TableSchema
 from ...planning.reading.predicates import ALWAYS, Predicate
 from ...planning.writing.write import NewDeletes, RowChanges, WritePlan, WriteResult
-from ...spec.log_lines import counted, logger
-from ...spec.schema import TableSchema
 from ...storage.rows import table_reader
 from .. import sources
 from ..job.request import Action, JobRequest, LakeSource, OverwriteSource, RowChangeSource
@@ -32,7 +32,7 @@ from .insert import write
 from .sql import rows_of
 
 if TYPE_CHECKING:
-    from ...spec.files import DataFile
+    from ...format.files import DataFile
     from ..types.names import MatchNames
 
 

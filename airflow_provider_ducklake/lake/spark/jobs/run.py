@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import SparkJobError, StorageError, UnsupportedFeatureError
+from ...format.log_lines import counted, logger, size
+from ...format.names.paths import split_scheme
 from ...planning.writing.write import RowChanges, WritePlan, WriteResult
-from ...spec.log_lines import counted, logger, size
-from ...spec.names.paths import split_scheme
 from ...storage.files import writing
 from ...storage.files.filesystem import has_secrets, process_options
 from ..job import io as job_io

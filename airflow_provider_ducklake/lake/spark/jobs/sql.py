@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from ...errors import InvalidInputError, SchemaMismatchError
+from ...format.names.identifiers import QualifiedName
 from ...planning.reading.scan import ChangeFeedPlan, ScanPlan
-from ...spec.names.identifiers import QualifiedName
 from .. import sources
 from ..job.request import JobRequest, LakeSource, Step
 from ..read import read_changes, read_table, reading

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from ...errors import InvalidInputError, StorageError
+from ...format.log_lines import logger
+from ...format.names.paths import hadoop_uri
 from ...planning.writing.staged import StagedBatch
 from ...planning.writing.write import WritePlan, WriteResult
-from ...spec.log_lines import logger
-from ...spec.names.paths import hadoop_uri
 from ...storage.files.listing import delete_tree
 from .. import sources
 from ..job import io as stream_io

@@ -21,9 +21,9 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from ...errors import StorageError
+from ...format.files import LiveDataFile
+from ...format.schema import Column, TableSchema
 from ...planning.reading.scan import ScanPlan, columns_to_read
-from ...spec.files import LiveDataFile
-from ...spec.schema import Column, TableSchema
 from ...storage.files.filesystem import Location, StorageOptions, open_filesystem
 from ...storage.files.parallel import in_threads
 from ...storage.parquet.reader import carrier_schema, in_carriers

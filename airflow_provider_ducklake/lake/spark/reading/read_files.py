@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from ...spec.defaults import initial_value
-from ...spec.types.ducklake_types import ListType, MapType, ScalarKind, StructType
+from ...format.defaults import initial_value
+from ...format.types.ducklake_types import ListType, MapType, ScalarKind, StructType
 from ...storage.files.filesystem import Location, StorageOptions, open_filesystem, storage_errors
 from ...storage.files.parallel import in_threads
 from ...storage.parquet.reader import folder_values, unreadable
@@ -37,11 +37,11 @@ from .read_deletes import numbered, place, spark_path
 from .read_layout import Layout, StoredField, layouts
 
 if TYPE_CHECKING:
+    from ...format.files import LiveDataFile
+    from ...format.schema import Column
+    from ...format.snapshots import ColumnId
+    from ...format.types.values import Physical
     from ...planning.reading.scan import ScanPlan
-    from ...spec.files import LiveDataFile
-    from ...spec.schema import Column
-    from ...spec.snapshots import ColumnId
-    from ...spec.types.values import Physical
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from ...spec.names.paths import is_local
-from ...spec.options import OF_CODINGS
-from ...spec.schema import Column, TableSchema
-from ...spec.types import ducklake_types as dl
-from ...spec.types.values import physical_range
+from ...format.names.paths import is_local
+from ...format.options import OF_CODINGS
+from ...format.schema import Column, TableSchema
+from ...format.types import ducklake_types as dl
+from ...format.types.values import physical_range
 from ...storage.files.parallel import in_threads
 from ...storage.parquet.arrow_types import arrow_type, stored_type
 from ...storage.parquet.footer import leaf_columns
@@ -31,9 +31,9 @@ from ..types.spark_types import SPARK_SCALARS, read_type
 from .read_deletes import is_read_by_spark, reserved
 
 if TYPE_CHECKING:
+    from ...format.files import LiveDataFile
+    from ...format.snapshots import ColumnId, SnapshotId
     from ...planning.reading.scan import ScanPlan
-    from ...spec.files import LiveDataFile
-    from ...spec.snapshots import ColumnId, SnapshotId
     from ...storage.files.filesystem import Location
     from ..types.names import ReadNames
 

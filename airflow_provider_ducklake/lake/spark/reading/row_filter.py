@@ -13,6 +13,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
+from ...format.types.ducklake_types import DuckLakeType, is_float
 from ...planning.reading.predicates import (
     AllOf,
     AnyOf,
@@ -24,15 +25,14 @@ from ...planning.reading.predicates import (
     Operator,
     Predicate,
 )
-from ...spec.types.ducklake_types import DuckLakeType, is_float
 from ...storage.rows.filter import path_to, regex
 from ..types.frames import DAY, folded, number_of
 from ..types.names import quoted
 from ..types.spark_types import literal, scalar_read_type
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column, TableSchema
-    from ...spec.types.values import Physical
+    from ...format.schema import Column, TableSchema
+    from ...format.types.values import Physical
 
 _COMPARE = {
     Operator.EQUAL: SparkColumn.__eq__,

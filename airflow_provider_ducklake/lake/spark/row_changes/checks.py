@@ -19,10 +19,10 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from ...errors import InvalidInputError
+from ...format.names.identifiers import split_parts
+from ...format.schema import Column, TableSchema
+from ...format.types.ducklake_types import StructType
 from ...planning.reading.scan import named_columns
-from ...spec.names.identifiers import split_parts
-from ...spec.schema import Column, TableSchema
-from ...spec.types.ducklake_types import StructType
 from ..job.errors import message_of
 from ..job.request import Action, Clause, RowChangeSource, condition_of, value_of
 from ..read import read_table
@@ -31,7 +31,7 @@ from ..types.spark_types import default_value, to_insertable
 from ..writing.assignment import assign
 
 if TYPE_CHECKING:
-    from ...spec.snapshots import ColumnId
+    from ...format.snapshots import ColumnId
 
 
 # What a clause puts into the columns of changed and of new rows.

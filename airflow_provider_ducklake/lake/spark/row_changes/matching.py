@@ -15,11 +15,11 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from ...errors import InvalidInputError
+from ...format.names.identifiers import fold
+from ...format.types.ducklake_types import ScalarKind, ScalarType
 from ...planning.reading.predicates import NEVER, AllOf, Comparison, Operator, Predicate
 from ...planning.reading.pruning import may_match
 from ...planning.reading.scan import ScanPlan, named_columns
-from ...spec.names.identifiers import fold
-from ...spec.types.ducklake_types import ScalarKind, ScalarType
 from ...storage.rows import table_reader
 from ..read import read_table
 from ..types.frames import bytes_of, folded, number_of, renamed, row_bytes
@@ -30,7 +30,7 @@ from ..writing.write_arrow import IN_MEMORY, Size
 from .checks import assignments
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column
+    from ...format.schema import Column
     from ..job.request import Action, Clause, RowChangeSource
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.session import _monkey_patch_RDD
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from ...spec.log_lines import logger
+from ...format.log_lines import logger
 from ...storage.files.filesystem import address_as_environment, as_environment, process_options
 from ..job.package_zip import package_zip
 from ..types.names import quoted

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidInputError
-from ...spec.names.paths import hadoop_uri, split_scheme
+from ...format.names.paths import hadoop_uri, split_scheme
 from ...storage.files.filesystem import arrow_s3_options
 from .kind import kind_of
 

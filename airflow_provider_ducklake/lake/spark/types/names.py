@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from ...errors import UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column
+    from ...format.schema import Column
 
 
 def quoted(name: str) -> str:

@@ -18,20 +18,20 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from ...errors import InvalidTypeError, UnsupportedFeatureError
-from ...spec.defaults import literal_physical
-from ...spec.names.identifiers import fold
-from ...spec.types import ducklake_types as dl
-from ...spec.types.texts import INTERVAL as PACKED_INTERVAL
-from ...spec.types.variants import decode_variant, split_variant
+from ...format.defaults import literal_physical
+from ...format.names.identifiers import fold
+from ...format.types import ducklake_types as dl
+from ...format.types.texts import INTERVAL as PACKED_INTERVAL
+from ...format.types.variants import decode_variant, split_variant
 from .frames import INFINITE, local_time
 from .names import refuse_equal_names
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column
-    from ...spec.types.values import Physical
+    from ...format.schema import Column
+    from ...format.types.values import Physical
 
 
-# The scalar types in Spark: a row for each of ``spec/types/ducklake_types.py``.
+# The scalar types in Spark: a row for each of ``format/types/ducklake_types.py``.
 #
 # A DuckLake type travels through Spark in its *carrier*: the Spark type itself where there is one, else one
 # that holds every value (``uint8`` in smallint, ``uuid`` in binary, ``time`` in microseconds as bigint,
@@ -480,7 +480,7 @@ def _arrival(type_: dl.DuckLakeType) -> Conversion | None:
 
 
 def literal(type_: dl.DuckLakeType, value: Physical | None) -> SparkColumn:
-    """Return a scalar in the physical form of ``spec.types.values`` as a constant in its carrier."""
+    """Return a scalar in the physical form of ``format.types.values`` as a constant in its carrier."""
     carrier = scalar_read_type(type_, "of a constant")
     if value is None:
         return f.lit(None).cast(carrier)

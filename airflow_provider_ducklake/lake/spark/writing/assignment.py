@@ -16,9 +16,9 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from ...errors import SchemaMismatchError
+from ...format.names.identifiers import fold
+from ...format.types import ducklake_types as dl
 from ...planning.writing.fit import Parts, Types, differences
-from ...spec.names.identifiers import fold
-from ...spec.types import ducklake_types as dl
 from ..job.errors import marked, marks
 from ..reading.row_filter import condition
 from ..types.frames import (
@@ -48,8 +48,8 @@ from ..types.spark_types import (
 )
 
 if TYPE_CHECKING:
+    from ...format.schema import Column, TableSchema
     from ...planning.reading.predicates import Predicate
-    from ...spec.schema import Column, TableSchema
 
 _UUID = r"^[0-9A-Fa-f]{8}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{12}$"
 _CLOCK = r"^(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?|24:00:00(\.0{1,6})?)"

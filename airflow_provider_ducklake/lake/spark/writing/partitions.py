@@ -1,7 +1,7 @@
 """Partitioned writes: keys that bring equal values together, and the catalog's text of each file's values.
 
 Key columns only decide which rows share a file; the texts come from a row of the file itself, by
-``spec.partitioning.partition_value``. *Source:* docs/sources.md, DDL.
+``format.partitioning.partition_value``. *Source:* docs/sources.md, DDL.
 
 The ``bucket`` transform is murmur3_32 with seed 0, without leaving the JVM: Spark's ``hash`` is the same
 function with seed 42, chained: each argument's hash is the next one's seed. A constant whose hash is 0
@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from ...errors import UnsupportedFeatureError
-from ...spec.partitioning import (
+from ...format.partitioning import (
     EPOCHS,
     NO_OFFSET,
     OFFSET_BITS,
@@ -32,14 +32,14 @@ from ...spec.partitioning import (
     is_cast_to_micros,
     is_zoned_time,
 )
-from ...spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarKind, is_float
+from ...format.types.ducklake_types import DecimalType, DuckLakeType, ScalarKind, is_float
 from ..sessions.kind import kind_of
 from ..types.frames import SECOND, is_infinite, number_of
 from ..types.names import free_prefix, quoted
 from ..types.spark_types import scalar_carrier, uuid_text
 
 if TYPE_CHECKING:
-    from ...spec.schema import TableSchema
+    from ...format.schema import TableSchema
 
 
 _SEED_ZERO = -1_693_959_553  # hash(_SEED_ZERO) is 0

@@ -18,16 +18,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from ...errors import InvalidInputError
-from ...spec.names.identifiers import fold
+from ...format.names.identifiers import fold
 from ..types.frames import number_of
 from ..types.names import free_prefix, quoted
 from ..types.spark_types import carrier_type
 from .partitions import gathered, rebalanced
 
 if TYPE_CHECKING:
+    from ...format.schema import TableSchema
+    from ...format.sorting import SortField
     from ...planning.writing.write import WritePlan
-    from ...spec.schema import TableSchema
-    from ...spec.sorting import SortField
 
 
 def placed(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> DataFrame:

@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
 from ...errors import SparkJobError
+from ...format.files import DataFile
+from ...format.log_lines import logger
 from ...planning.writing.write import WritePlan
-from ...spec.files import DataFile
-from ...spec.log_lines import logger
 from ...storage.parquet.rows import values_of_row
 from ...storage.parquet.string_checks import BadStrings, bad_strings, error_of, together
 from ...storage.parquet.writer import RollingWriter
@@ -35,7 +35,7 @@ from ..types.frames import row_bytes
 from .row_order import ordered
 
 if TYPE_CHECKING:
-    from ...spec.schema import TableSchema
+    from ...format.schema import TableSchema
 
 
 Key = tuple[pa.Scalar, ...]

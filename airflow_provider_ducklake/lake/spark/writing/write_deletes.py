@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
+from ...format.snapshots import DataFileId
 from ...planning.writing.write import NewDeletes
-from ...spec.snapshots import DataFileId
 from ...storage.deletes.deletes import write_delete_file
 from ...storage.files.filesystem import open_filesystem
 from ...storage.files.parallel import in_threads

@@ -12,21 +12,21 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...errors import ColumnNotFoundError, UnsupportedFeatureError
-from ...spec.names.identifiers import QualifiedName, SchemaPath, fold, split_parts, written
-from ...spec.partitioning import TransformKind
-from ...spec.sorting import why_not_sorted_by
-from ...spec.sql.parse import Parser
-from ...spec.sql.printing import printed
-from ...spec.sql.tokens import ExpressionError, TokenKind
-from ...spec.sql.tree import Ordered
+from ...format.names.identifiers import QualifiedName, SchemaPath, fold, split_parts, written
+from ...format.partitioning import TransformKind
+from ...format.sorting import why_not_sorted_by
+from ...format.sql.parse import Parser
+from ...format.sql.printing import printed
+from ...format.sql.tokens import ExpressionError, TokenKind
+from ...format.sql.tree import Ordered
 from .cursor import COLUMN_OPTIONS, CONSTRAINTS, EXISTING, Call, Cursor, call, refuse_object, written_path
 from .macros import read_macro
 from .types import read_column_type, read_default, read_literal_default
 
 if TYPE_CHECKING:
-    from ...spec.defaults import SqlDefault
-    from ...spec.tags import ViewDefinition
-    from ...spec.types.ducklake_types import DuckLakeType
+    from ...format.defaults import SqlDefault
+    from ...format.tags import ViewDefinition
+    from ...format.types.ducklake_types import DuckLakeType
 
 
 def read_create(cursor: Cursor) -> Call:

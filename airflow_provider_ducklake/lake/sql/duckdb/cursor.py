@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...errors import InvalidNameError, InvalidStatementError, UnsupportedFeatureError
-from ...spec.names.identifiers import RESERVED, QualifiedName, check_name, written
-from ...spec.sql.tokens import (
+from ...format.names.identifiers import RESERVED, QualifiedName, check_name, written
+from ...format.sql.tokens import (
     ExpressionError,
     Token,
     TokenKind,
@@ -17,7 +17,7 @@ from ...spec.sql.tokens import (
     statement_tokens,
     without_comments,
 )
-from ...spec.versions import Feature, WriteVersion
+from ...format.versions import Feature, WriteVersion
 
 Read = TypeVar("Read")
 
@@ -26,7 +26,7 @@ Read = TypeVar("Read")
 class Call:
     """What a statement does: a method of ``LakeTransaction`` by its name, and what it is called with.
 
-    Columns go by dotted paths, quoted where SQL needs it, as ``spec.schema.resolve_path`` reads them.
+    Columns go by dotted paths, quoted where SQL needs it, as ``format.schema.resolve_path`` reads them.
     """
 
     method: str
@@ -44,7 +44,7 @@ def call(method: str, *arguments: Any, **flags: Any) -> Call:  # noqa: ANN401 - 
 
 
 def written_path(parts: tuple[str, ...]) -> str:
-    """Return a dotted path as ``spec.schema.resolve_path`` reads it."""
+    """Return a dotted path as ``format.schema.resolve_path`` reads it."""
     return ".".join(map(written, parts))
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...spec.arguments import takes_arguments
-from ...spec.names.identifiers import QualifiedName, written
-from ...spec.versions import DEFAULT, WriteVersion, write_version
+from ...format.arguments import takes_arguments
+from ...format.names.identifiers import QualifiedName, written
+from ...format.versions import DEFAULT, WriteVersion, write_version
 from .create import read_alter, read_create, read_restrict, schema_name
 from .cursor import ANY_STATEMENT, STATEMENTS, Call, Cursor, call, refuse_object, split_statements
 

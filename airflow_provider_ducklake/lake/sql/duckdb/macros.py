@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidInputError, InvalidStatementError, UnsupportedFeatureError
-from ...spec.names.identifiers import is_storable, written
-from ...spec.sql.parse import parse_expression
-from ...spec.sql.tokens import ExpressionError, Token, TokenKind
-from ...spec.sql.tree import Cast, Constant, ConstantKind
-from ...spec.tags import DIALECT, EXPRESSION, MacroDefault, MacroDefinition, MacroOverload, MacroParameter
-from ...spec.types.ducklake_types import DecimalType, ScalarType, parse_type
-from ...spec.versions import Feature, WriteVersion
+from ...format.names.identifiers import is_storable, written
+from ...format.sql.parse import parse_expression
+from ...format.sql.tokens import ExpressionError, Token, TokenKind
+from ...format.sql.tree import Cast, Constant, ConstantKind
+from ...format.tags import DIALECT, EXPRESSION, MacroDefault, MacroDefinition, MacroOverload, MacroParameter
+from ...format.types.ducklake_types import DecimalType, ScalarType, parse_type
+from ...format.versions import Feature, WriteVersion
 from .cursor import Cursor, split_statements
 from .types import read_type
 
@@ -45,7 +45,7 @@ _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 def parse_macro(text: str, writer: WriteVersion) -> MacroDefinition:
     """Parse a definition, as it may follow the name in CREATE MACRO.
 
-    >>> from airflow_provider_ducklake.lake.spec.versions import DEFAULT, write_version
+    >>> from airflow_provider_ducklake.lake.format.versions import DEFAULT, write_version
     >>> parse_macro("(a, b := 2) AS a + b", write_version(DEFAULT)).overloads[0].sql
     'a + b'
     """

@@ -1,6 +1,6 @@
 """Column types as DuckDB's SQL spells them.
 
-Not the spelling of ``spec.types``: SQL's ``int8`` has eight bytes, the catalog's eight bits. *Source:* the
+Not the spelling of ``format.types``: SQL's ``int8`` has eight bytes, the catalog's eight bits. *Source:* the
 reference's ``duckdb_types()``, with which a test compares.
 """
 
@@ -11,10 +11,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidTypeError
-from ...spec.defaults import Literal, SqlDefault, SqlExpression
-from ...spec.names.identifiers import fold
-from ...spec.sql.tokens import TokenKind
-from ...spec.types import ducklake_types as dl
+from ...format.defaults import Literal, SqlDefault, SqlExpression
+from ...format.names.identifiers import fold
+from ...format.sql.tokens import TokenKind
+from ...format.types import ducklake_types as dl
 
 if TYPE_CHECKING:
     from .cursor import Cursor

@@ -25,16 +25,16 @@ from sqlglot.optimizer.scope import build_scope
 from sqlglot.schema import MappingSchema
 
 from ...errors import ColumnNotFoundError, InvalidInputError, InvalidPredicateError, UnsupportedFeatureError
+from ...format.names.identifiers import FoldedName, fold, quote
+from ...format.types.ducklake_types import NUMBERS, DuckLakeType, ScalarKind, StructType
+from ...format.types.values import as_float32
 from ...planning.reading.predicates import Predicate, column_ids
-from ...spec.names.identifiers import FoldedName, fold, quote
-from ...spec.types.ducklake_types import NUMBERS, DuckLakeType, ScalarKind, StructType
-from ...spec.types.values import as_float32
 from .. import trees
 from ..predicate import read_predicate
 from .statements import functions_of
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column, TableSchema
+    from ...format.schema import Column, TableSchema
 
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")

@@ -15,7 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 from ...errors import InvalidStatementError, UnsupportedFeatureError
-from ...spec.names.identifiers import MAIN, FoldedName, QualifiedName, SchemaPath, fold
+from ...format.names.identifiers import MAIN, FoldedName, QualifiedName, SchemaPath, fold
 from .. import trees
 from ..duckdb.cursor import error_at
 from .statements import (

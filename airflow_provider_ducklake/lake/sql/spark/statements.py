@@ -12,7 +12,7 @@ from typing import TypeAlias
 from sqlglot import Token, exp
 from sqlglot.errors import SqlglotError
 
-from ...spec.names.identifiers import FoldedName, QualifiedName, fold
+from ...format.names.identifiers import FoldedName, QualifiedName, fold
 from .. import trees
 
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...errors import InvalidInputError, StorageError, UnsupportedFeatureError
-from ...spec.names.paths import relative_to
-from ...spec.snapshots import SnapshotId
+from ...format.names.paths import relative_to
+from ...format.snapshots import SnapshotId
 from ...transaction.changes import FileDeletes, Positions, PositionsFile, RowPositions, UnwrittenDeletes
 from ..files.filesystem import Location, storage_errors
 from ..parquet.footer import read_metadata
@@ -24,7 +24,7 @@ from ..parquet.modules import check_row_counts
 from ..parquet.opening import ParquetOutput, Written, open_parquet
 
 if TYPE_CHECKING:
-    from ...spec.files import LiveDataFile, LiveDeleteFile
+    from ...format.files import LiveDataFile, LiveDeleteFile
 
 
 _SNAPSHOT_ID = "_ducklake_internal_snapshot_id"

@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from ...errors import StorageError
-from ...spec.names.paths import is_local
+from ...format.names.paths import is_local
 from .parallel import in_threads
 
 # A file system that syncs no directories; a directory that this process may write, and not read.

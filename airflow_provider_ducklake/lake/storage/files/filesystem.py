@@ -25,13 +25,13 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from ...errors import DuckLakeError, StorageError, one_line
-from ...spec.log_lines import logger
-from ...spec.names.paths import split_scheme
+from ...format.log_lines import logger
+from ...format.names.paths import split_scheme
 from .durable import make_parents, sync_directory
 from .local import regular_file
 
 if TYPE_CHECKING:
-    from ...spec.files import FileKey
+    from ...format.files import FileKey
 
 
 # The storage options of a Spark job's lake, which the job's process was started with.

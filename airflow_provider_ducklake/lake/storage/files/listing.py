@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from ...errors import InvalidInputError, StorageError
-from ...spec.log_lines import logger
-from ...spec.names.paths import is_absolute, split_scheme
+from ...format.log_lines import logger
+from ...format.names.paths import is_absolute, split_scheme
 from .filesystem import (
     Location,
     StorageOptions,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ...errors import StorageError
-from ...spec.names.paths import is_absolute, is_below, is_local, misleading, split_scheme, with_slash
+from ...format.names.paths import is_absolute, is_below, is_local, misleading, split_scheme, with_slash
 
 _KINDS = {
     stat.S_IFDIR: "a directory",

@@ -20,6 +20,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ...errors import InvalidInputError, SourceNotFoundError, StorageError, UnsupportedFeatureError
+from ...format.defaults import literal_physical
+from ...format.names.paths import is_absolute
+from ...format.types import ducklake_types as dl
+from ...format.types.values import identity_text
 from ...planning.writing.source_table import (
     IDENTITY,
     PartitionKey,
@@ -28,10 +32,6 @@ from ...planning.writing.source_table import (
     SourceTable,
     has_identity,
 )
-from ...spec.defaults import literal_physical
-from ...spec.names.paths import is_absolute
-from ...spec.types import ducklake_types as dl
-from ...spec.types.values import identity_text
 from ..deletes.deletes import positions_of
 from ..files.filesystem import StorageOptions, arrow_s3_options, storage_errors
 from .source import Places, Source, spelled

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidInputError, InvalidPartitionError, SchemaMismatchError, UnsupportedFeatureError
+from ...format.partitioning import PartitionField, TransformKind, hive_values
 from ...planning.writing.source_table import (
     IDENTITY,
     FieldKey,
@@ -19,16 +20,15 @@ from ...planning.writing.source_table import (
     SourceTable,
     identity_of_text,
 )
-from ...spec.partitioning import PartitionField, TransformKind, hive_values
 from ..parquet.foreign_files import FieldNames, footer_value, inspect_file
 from ..parquet.reshape import field_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...spec.files import DataFile
-    from ...spec.schema import Column, TableSchema
-    from ...spec.snapshots import ColumnId
+    from ...format.files import DataFile
+    from ...format.schema import Column, TableSchema
+    from ...format.snapshots import ColumnId
     from ..files.filesystem import Location
 
 

@@ -35,6 +35,9 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable, Table
 
 from ...errors import InvalidInputError, SourceNotFoundError, StorageError, UnsupportedFeatureError
+from ...format.defaults import default_of
+from ...format.names.paths import is_absolute
+from ...format.types import ducklake_types as dl
 from ...planning.writing.source_table import (
     PartitionKey,
     SourceColumn,
@@ -43,9 +46,6 @@ from ...planning.writing.source_table import (
     texts_of,
     transforms_of,
 )
-from ...spec.defaults import default_of
-from ...spec.names.paths import is_absolute
-from ...spec.types import ducklake_types as dl
 from ..deletes.deletes import positions_of
 from ..deletes.vectors import referenced_vectors
 from ..files.filesystem import Location, open_input, storage_errors

@@ -27,7 +27,7 @@ from ...errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from ...spec.names.paths import directory_path, is_absolute, misleading
+from ...format.names.paths import directory_path, is_absolute, misleading
 from ..files.local import lies_below, real_path
 
 if TYPE_CHECKING:

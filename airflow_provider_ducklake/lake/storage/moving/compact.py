@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import StorageError, UnsupportedFeatureError
+from ...format.schema import TableSchema
 from ...planning.reading.scan import ScanPlan
-from ...spec.schema import TableSchema
 from ...transaction.changes import MergedFile, RewriteSource, RewrittenFile
 from ..files.filesystem import Location, open_filesystem
 from ..files.parallel import in_threads, in_threads_ahead, made_ahead
@@ -24,10 +24,10 @@ from ..rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions, visible_row
 from .verify_files import stores_row_ids
 
 if TYPE_CHECKING:
+    from ...format.files import DataFile, LiveDataFile
+    from ...format.snapshots import SnapshotId
     from ...planning.upkeep.compaction import Bin, Compaction
     from ...planning.writing.write import ParquetSettings
-    from ...spec.files import DataFile, LiveDataFile
-    from ...spec.snapshots import SnapshotId
 
 
 Locate = Callable[[str], Location]

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...format.names.paths import relative_to
+from ...format.schema import TableSchema
+from ...format.snapshots import PartitionId, SnapshotId
 from ...planning.reading.scan import END_SNAPSHOT, SYSTEM_CELLS, InlinedRows
-from ...spec.names.paths import relative_to
-from ...spec.schema import TableSchema
-from ...spec.snapshots import PartitionId, SnapshotId
 from ...transaction.changes import FlushedDeletes, FlushedFile
 from ..deletes.deletes import write_delete_file
 from ..parquet.reshape import ordinals

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...errors import StorageError, UnsupportedFeatureError, UntrustedValueError
+from ...format.partitioning import hive_directory
+from ...format.schema import TableSchema
 from ...planning.upkeep.restore import FileLook, FilePair, RewriteBin, has_later_rows
-from ...spec.partitioning import hive_directory
-from ...spec.schema import TableSchema
 from ..deletes.deletes import positions_of
 from ..deletes.vectors import VECTOR_MAGIC
 from ..files.durable import make_parents, sync_directory
@@ -60,9 +60,9 @@ from ..rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions
 from .compact import Merging, marked
 
 if TYPE_CHECKING:
+    from ...format.files import DataFile, LiveDataFile
     from ...planning.reading.scan import InlinedRows, ScanPlan
     from ...planning.writing.write import ParquetSettings
-    from ...spec.files import DataFile, LiveDataFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from ...errors import InvalidTypeError, StorageError, UnsupportedFeatureError
+from ...format.names.identifiers import fold
+from ...format.partitioning import PartitionSpec, TransformKind, is_local, partition_value
+from ...format.types.ducklake_types import DuckLakeType, is_float, is_misread_by_filters
+from ...format.types.values import parse_physical
 from ...planning.reading.pruning import TextBounds, covers, has_bounds
 from ...planning.upkeep.findings import Finding, FindingCode, Named
-from ...spec.names.identifiers import fold
-from ...spec.partitioning import PartitionSpec, TransformKind, is_local, partition_value
-from ...spec.types.ducklake_types import DuckLakeType, is_float, is_misread_by_filters
-from ...spec.types.values import parse_physical
 from ..deletes.deletes import deleted_rows
 from ..deletes.vectors import footer_bytes
 from ..files.filesystem import Location, read_whole, storage_errors
@@ -29,9 +29,9 @@ from ..rows.table_reader import SNAPSHOT_ID, row_id_column
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from ...spec.files import ColumnStats, LiveDataFile, LiveDeleteFile
-    from ...spec.schema import TableSchema
-    from ...spec.snapshots import ColumnId
+    from ...format.files import ColumnStats, LiveDataFile, LiveDeleteFile
+    from ...format.schema import TableSchema
+    from ...format.snapshots import ColumnId
 
 _MAY_BE_CUT = 60  # bytes: writers shorten statistics of longer texts
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InvalidTypeError, SchemaMismatchError, UnsupportedFeatureError
+from ...format.names.identifiers import fold
+from ...format.types import ducklake_types as dl
+from ...format.types.values import Physical, is_infinite
 from ...planning.writing import fit
-from ...spec.names.identifiers import fold
-from ...spec.types import ducklake_types as dl
-from ...spec.types.values import Physical, is_infinite
 from .reshape import FIELD_ID_KEY, Reshaping, by_name, is_list, nulls, reshape
 from .scalars import (
     ARROW_INTERVAL,
@@ -36,8 +36,8 @@ from .scalars import (
 from .shredding import is_variant, variant_parts
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column, TableSchema
-    from ...spec.types.literals import Value
+    from ...format.schema import Column, TableSchema
+    from ...format.types.literals import Value
 
 
 TypeOf: TypeAlias = Callable[[dl.ScalarType], pa.DataType]
@@ -349,8 +349,8 @@ def from_physical(type_: dl.DuckLakeType, values: Sequence[Physical | None]) -> 
 
 
 def _variant(value: Physical) -> dict[str, bytes] | None:
-    from ...spec.types.variant_bytes import NULL
-    from ...spec.types.variants import split_variant
+    from ...format.types.variant_bytes import NULL
+    from ...format.types.variants import split_variant
 
     assert isinstance(value, bytes)
     metadata, encoded = split_variant(value)
@@ -374,7 +374,7 @@ def _decimal(unscaled: Physical | None, scale: int) -> Decimal | None:
 _ENOUGH_DIGITS = Context(prec=80)
 
 
-# Values of any nesting ↔ Arrow arrays; values are those of ``spec.types.literals``: scalars in physical form.
+# Values of any nesting ↔ Arrow arrays; values are as in ``format.types.literals``: scalars in physical form.
 
 
 def values_of(chunked: pa.ChunkedArray, type_: dl.DuckLakeType) -> list[Value]:

@@ -28,7 +28,7 @@ from .modules import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...spec.files import FileKey
+    from ...format.files import FileKey
 
 _KEPT_CHUNKS = 4
 # of FileCryptoMetaData: anyone can forge it, and a value takes a hundred bytes in memory

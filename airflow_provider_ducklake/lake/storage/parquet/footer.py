@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import StorageError, UnsupportedFeatureError
-from ...spec.files import ColumnStats, DataFile, blob_bounds, fits, string_bounds
-from ...spec.snapshots import ColumnId
-from ...spec.types.ducklake_types import TEXTS, DecimalType, DuckLakeType, ScalarKind, ScalarType, is_float
-from ...spec.types.geometry import GeometryStats
-from ...spec.types.values import Physical, format_physical, is_readable
+from ...format.files import ColumnStats, DataFile, blob_bounds, fits, string_bounds
+from ...format.snapshots import ColumnId
+from ...format.types.ducklake_types import TEXTS, DecimalType, DuckLakeType, ScalarKind, ScalarType, is_float
+from ...format.types.geometry import GeometryStats
+from ...format.types.values import Physical, format_physical, is_readable
 from ..files.filesystem import Location, open_input
 from .geometries import geometry_stats
 from .modules import READ_AHEAD_BYTES, TAIL_BYTES, check_row_counts, footer_length
@@ -29,7 +29,7 @@ from .reshape import Matcher, by_field_id, field_id, is_list
 from .scalars import ARROW_SCALARS, Decoder, scaled
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column, TableSchema
+    from ...format.schema import Column, TableSchema
     from .footer_scan import FooterLayout
 
 

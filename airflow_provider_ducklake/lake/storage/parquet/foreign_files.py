@@ -24,9 +24,9 @@ from ...errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from ...spec.files import ColumnStats, DataFile, MappedColumn
-from ...spec.names.identifiers import fold
-from ...spec.partitioning import (
+from ...format.files import ColumnStats, DataFile, MappedColumn
+from ...format.names.identifiers import fold
+from ...format.partitioning import (
     OF_TIMES,
     PartitionField,
     Transform,
@@ -34,8 +34,8 @@ from ...spec.partitioning import (
     hive_value,
     partition_value,
 )
-from ...spec.types import ducklake_types as dl
-from ...spec.types.values import (
+from ...format.types import ducklake_types as dl
+from ...format.types.values import (
     Physical,
     format_physical,
     identity_text,
@@ -64,8 +64,8 @@ from .string_checks import bad_bound
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from ...spec.schema import Column, TableSchema
-    from ...spec.snapshots import ColumnId
+    from ...format.schema import Column, TableSchema
+    from ...format.snapshots import ColumnId
 
 
 # As which types DuckDB reads the columns of other writers' files: as what Parquet says of them.

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...errors import InvalidInputError, UnsupportedFeatureError
-from ...spec.types.geometry import AXES, GeometryStats, check_wkb, is_finite, type_name
+from ...format.types.geometry import AXES, GeometryStats, check_wkb, is_finite, type_name
 from .reshape import BYTE_ARRAY, SchemaNode
 
 

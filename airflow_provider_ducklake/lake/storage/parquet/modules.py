@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from ...spec.files import FileKey
+    from ...format.files import FileKey
 
 
 _LENGTH_BYTES, _NONCE_BYTES, _TAG_BYTES = 4, 12, 16

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import StorageError
-from ...spec.files import FileKey
+from ...format.files import FileKey
 from ..files.filesystem import Location, open_input, storage_errors
 from ..files.writing import OutputFile
 from .modules import (

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import DuckLakeError, StorageError, UnsupportedFeatureError
-from ...spec.defaults import initial_value
-from ...spec.names.identifiers import fold
-from ...spec.partitioning import hive_value, hive_values
+from ...format.defaults import initial_value
+from ...format.names.identifiers import fold
+from ...format.partitioning import hive_value, hive_values
 from ..files.filesystem import Location, open_filesystem
 from .arrow_types import arrow_field, arrow_type, cast_leaf, from_physical, in_coarser_unit
 from .footer import check_field_ids
@@ -38,11 +38,11 @@ from .scalars import (
 from .shredding import VARIANT, VARIANT_OF_SPARK, read_variants, variant_parts
 
 if TYPE_CHECKING:
-    from ...spec.files import LiveDataFile, NameMapping
-    from ...spec.schema import Column, TableSchema
-    from ...spec.snapshots import ColumnId, SnapshotId, TableSnapshot
-    from ...spec.types.ducklake_types import ScalarType
-    from ...spec.types.values import Physical
+    from ...format.files import LiveDataFile, NameMapping
+    from ...format.schema import Column, TableSchema
+    from ...format.snapshots import ColumnId, SnapshotId, TableSnapshot
+    from ...format.types.ducklake_types import ScalarType
+    from ...format.types.values import Physical
 
 
 # Which column of a table each field of a data file is, as Parquet field ids.

@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...spec.names.identifiers import fold
-from ...spec.schema import Column
-from ...spec.types.ducklake_types import ListType, MapType, StructType
+from ...format.names.identifiers import fold
+from ...format.schema import Column
+from ...format.types.ducklake_types import ListType, MapType, StructType
 from .modules import ModuleKind, Struct, read_items
 
 FIELD_ID_KEY = b"PARQUET:field_id"

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...spec.names.identifiers import fold
-from ...spec.partitioning import PartitionField, partition_value
+from ...format.names.identifiers import fold
+from ...format.partitioning import PartitionField, partition_value
 from .arrow_types import arrow_type, cast_leaf, physical_values
 
 if TYPE_CHECKING:
-    from ...spec.schema import TableSchema
-    from ...spec.sorting import SortField
-    from ...spec.types.ducklake_types import DuckLakeType
-    from ...spec.types.values import Physical
+    from ...format.schema import TableSchema
+    from ...format.sorting import SortField
+    from ...format.types.ducklake_types import DuckLakeType
+    from ...format.types.values import Physical
 
 
 def split_by_partition(
@@ -71,7 +71,7 @@ def _value(row: pa.RecordBatch | pa.Table, schema: TableSchema, field: Partition
 
 
 def physical(scalar: pa.Scalar, type_: DuckLakeType) -> Physical | None:
-    """Return the physical form (see ``spec.types.values``) of an Arrow scalar; null is None."""
+    """Return the physical form (see ``format.types.values``) of an Arrow scalar; null is None."""
     if not scalar.is_valid:
         return None
     if isinstance(scalar, pa.ExtensionScalar):

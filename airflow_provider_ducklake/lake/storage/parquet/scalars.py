@@ -1,4 +1,4 @@
-"""The scalar types in Arrow and Parquet: a row for each of ``spec/types/ducklake_types.py``."""
+"""The scalar types in Arrow and Parquet: a row for each of ``format/types/ducklake_types.py``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InvalidInputError
-from ...spec.types.ducklake_types import SCALARS, Scalar, ScalarKind
-from ...spec.types.texts import INTERVAL, format_interval
+from ...format.types.ducklake_types import SCALARS, Scalar, ScalarKind
+from ...format.types.texts import INTERVAL, format_interval
 from .geometries import WKB
 from .reshape import in_turn, ordinals
 from .shredding import STORED_VARIANT, VARIANT, VARIANT_OF_SPARK
 
 if TYPE_CHECKING:
-    from ...spec.types.values import Physical
+    from ...format.types.values import Physical
 
 
 # Intervals in Arrow: Arrow's own type for users, their parts for Spark, and the 12 bytes of Parquet.

@@ -22,7 +22,7 @@ _NULL = pa.scalar(b"\x00", _BINARY)
 
 def values_of_shredded(array: pa.StructArray) -> pa.Array:
     """Return the values of variants; NULL where a variant is missing, as where its group is NULL."""
-    from ...spec.types.variant_bytes import DamagedVariantError
+    from ...format.types.variant_bytes import DamagedVariantError
 
     metadata = _child(array, "metadata")
     if metadata is None:
@@ -51,7 +51,7 @@ def _child(group: pa.StructArray, name: str) -> pa.Array | None:
 
 def _assembled(metadata: pa.Array, group: pa.StructArray) -> pa.Array:
     """Return the variants of a group, which is that of a row, a field or an element."""
-    from ...spec.types.variant_bytes import DamagedVariantError
+    from ...format.types.variant_bytes import DamagedVariantError
     from .variant_arrays import encode_scalars
 
     if not pa.types.is_struct(group.type):
@@ -95,7 +95,7 @@ def _required(typed: pa.StructArray, name: str) -> pa.Array:
 
 def _with_rest(metadata: pa.Array, rest: pa.Array, objects: pa.Array, shredded: frozenset[str]) -> pa.Array:
     """Return objects with their fields that are not shredded, or values that are no objects."""
-    from ...spec.types.variant_bytes import merged_objects
+    from ...format.types.variant_bytes import merged_objects
 
     whole = pc.coalesce(objects, rest)
     partly = pc.indices_nonzero(pc.and_(objects.is_valid(), rest.is_valid()))
@@ -133,7 +133,7 @@ def read_variants(array: pa.StructArray) -> pa.StructArray:
     A variant that is null, not in an object or an array, is NULL: the reference makes no difference, and
     writes the former.
     """
-    from ...spec.types.variant_bytes import NULL
+    from ...format.types.variant_bytes import NULL
 
     values = values_of_shredded(array)
     is_null = pc.fill_null(pc.equal(values, pa.scalar(NULL)), fill_value=True)

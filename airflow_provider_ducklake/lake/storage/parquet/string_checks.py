@@ -17,15 +17,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InvalidValueError
-from ...spec.types.ducklake_types import TEXTS, TIMES, DuckLakeType, ListType, MapType, ScalarKind, StructType
-from ...spec.types.texts import MOST_LEVELS, is_json, is_too_deep
-from ...spec.types.values import is_infinite, readable_range
+from ...format.types.ducklake_types import (
+    TEXTS,
+    TIMES,
+    DuckLakeType,
+    ListType,
+    MapType,
+    ScalarKind,
+    StructType,
+)
+from ...format.types.texts import MOST_LEVELS, is_json, is_too_deep
+from ...format.types.values import is_infinite, readable_range
 from .arrow_types import arrow_type
 from .scalars import unstorable
 from .writer import values_of_leaves
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column, TableSchema
+    from ...format.schema import Column, TableSchema
 
 UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} levels"
 VARIANT = "Parquet variants"
@@ -38,7 +46,7 @@ _WAYS_OUT = {
     UTF8: "Read the source in its own encoding: use the option encoding for csv and json files, and "
     "decode(…, 'ISO-8859-1') for binary values.",
     JSON: "Convert them to JSON (for example with to_json) or NULL first, or make the column varchar.",
-    VARIANT: "Write what Spark's parse_json or encode_variant (spec.types.variants) returns.",
+    VARIANT: "Write what Spark's parse_json or encode_variant (format.types.variants) returns.",
     DOUBLE: "Make the column decimal(38,0) or varchar for integers beyond 2**53.",
     INTERVAL: "Keep others as bigint, in microseconds, or as a struct of their parts.",
     TIME: "Write NULL or infinity for times before 290309 BC or after 294247 (nanoseconds: 1677 and 2262), "
@@ -271,7 +279,7 @@ _ALL_DIGITS = pa.decimal256(40, 0)  # of 2**128, and a sign
 
 
 def _is_variant(metadata: bytes, value: bytes) -> bool:
-    from ...spec.types.variant_bytes import check_variant
+    from ...format.types.variant_bytes import check_variant
 
     try:
         check_variant(metadata, value)

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...spec.limits import cached
-from ...spec.types.variant_bytes import (
+from ...format.limits import cached
+from ...format.types.variant_bytes import (
     SIZES,
     Basic,
     DamagedVariantError,

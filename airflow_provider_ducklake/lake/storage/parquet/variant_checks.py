@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...spec.types.variant_bytes import (
+from ...format.types.variant_bytes import (
     DEEPEST,
     MICROSECONDS_OF_DAY,
     MOST_DIGITS,

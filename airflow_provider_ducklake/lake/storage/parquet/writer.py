@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ...format.files import DataFile
+from ...format.types.ducklake_types import ScalarKind
 from ...planning.writing.write import ParquetSettings
-from ...spec.files import DataFile
-from ...spec.types.ducklake_types import ScalarKind
 from ..files.filesystem import Location, open_filesystem, storage_errors
 from .arrow_types import arrow_field, cast_leaf, stored_type
 from .footer import ChunkFacts, NanRule, children_of_field, footer_stats
@@ -29,7 +29,7 @@ from .reshape import Reshaping, by_position, nulls, reshape
 from .scalars import STORED_INTERVAL
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column, TableSchema
+    from ...format.schema import Column, TableSchema
     from ..files.writing import OutputFile
     from .encrypted import EncryptedOutput
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...format.types.ducklake_types import DuckLakeType, ScalarKind, is_float
 from ...planning.reading.predicates import (
     AllOf,
     AnyOf,
@@ -24,13 +25,12 @@ from ...planning.reading.predicates import (
     Operator,
     Predicate,
 )
-from ...spec.types.ducklake_types import DuckLakeType, ScalarKind, is_float
 from ..parquet.arrow_types import from_physical
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column, TableSchema
-    from ...spec.snapshots import ColumnId
-    from ...spec.types.values import Physical
+    from ...format.schema import Column, TableSchema
+    from ...format.snapshots import ColumnId
+    from ...format.types.values import Physical
 
 
 def matching(rows: pa.Table, predicate: Predicate, schema: TableSchema) -> pa.Table:

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...errors import CatalogError, UnsupportedFeatureError
-from ...spec.files import ColumnStats, InlinedForm, TableColumnStats, blob_bounds, fits
-from ...spec.schema import Column, TableSchema
-from ...spec.types import ducklake_types as dl
-from ...spec.types.literals import Value, format_literal, parse_literal, parse_scalar, scalar_text
-from ...spec.types.values import Physical, format_physical, is_readable
+from ...format.files import ColumnStats, InlinedForm, TableColumnStats, blob_bounds, fits
+from ...format.schema import Column, TableSchema
+from ...format.types import ducklake_types as dl
+from ...format.types.literals import Value, format_literal, parse_literal, parse_scalar, scalar_text
+from ...format.types.values import Physical, format_physical, is_readable
 from ..parquet.arrow_types import array_of, arrow_field, arrow_schema, values_of
 from ..parquet.reader import in_schema
 from ..parquet.scalars import ARROW_SCALARS
 from .text_values import plain_decimals
 
 if TYPE_CHECKING:
+    from ...format.snapshots import ColumnId
     from ...planning.reading.scan import InlinedRows
-    from ...spec.snapshots import ColumnId
 
 
 def _is_native(row: dl.Scalar, form: InlinedForm) -> bool:
@@ -165,8 +165,8 @@ def _time_cell(column: Column, value: Physical) -> str:
 
 
 def _variant_cell(column: Column, value: bytes) -> bytes:
-    from ...spec.types.variant_bytes import Primitive, primitives_of
-    from ...spec.types.variants import split_variant
+    from ...format.types.variant_bytes import Primitive, primitives_of
+    from ...format.types.variants import split_variant
 
     if Primitive.TIMESTAMPTZ_NS in primitives_of(split_variant(value)[1]):
         raise _refused(column, "a timestamp in nanoseconds with a zone, which DuckDB cannot flush")

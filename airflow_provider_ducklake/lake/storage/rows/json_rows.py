@@ -20,15 +20,15 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from ...errors import InvalidInputError
-from ...spec.names.identifiers import fold
-from ...spec.types import ducklake_types as dl
-from ...spec.types.literals import Value, map_of
+from ...format.names.identifiers import fold
+from ...format.types import ducklake_types as dl
+from ...format.types.literals import Value, map_of
 from ..parquet.arrow_types import array_of, arrow_field, arrow_type
 from ..parquet.reshape import Reshaping, by_name, nulls, reshape
 from .text_values import Formats, too_many_digits, value_as_formatted, values_of_texts
 
 if TYPE_CHECKING:
-    from ...spec.schema import Column
+    from ...format.schema import Column
 
 _SHOWN = 200  # characters of a record, or of a value, in an error
 _EXACT_IN_DOUBLE = 2**53

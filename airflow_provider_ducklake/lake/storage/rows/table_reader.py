@@ -9,6 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ...format.names.identifiers import INTERNAL_PREFIX
+from ...format.schema import Column, TableSchema
+from ...format.snapshots import ColumnId
+from ...format.types.ducklake_types import ScalarType
 from ...planning.reading.scan import (
     BEGIN_SNAPSHOT,
     END_SNAPSHOT,
@@ -17,10 +21,6 @@ from ...planning.reading.scan import (
     ScanPlan,
     columns_to_read,
 )
-from ...spec.names.identifiers import INTERNAL_PREFIX
-from ...spec.schema import Column, TableSchema
-from ...spec.snapshots import ColumnId
-from ...spec.types.ducklake_types import ScalarType
 from ..deletes.deletes import deleted_rows, row_count_of
 from ..files.filesystem import Location, storage_errors
 from ..parquet.opening import open_parquet
@@ -30,7 +30,7 @@ from .filter import matching
 from .inlined_values import inlined_in_schema
 
 if TYPE_CHECKING:
-    from ...spec.files import LiveDataFile
+    from ...format.files import LiveDataFile
 
 
 def read_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> pa.Table:

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InvalidOptionError
-from ...spec.types.ducklake_types import MAX_DECIMAL_PRECISION, DuckLakeType, ScalarKind, ScalarType
-from ...spec.types.literals import parse_scalar
-from ...spec.types.values import Physical, format_date, parse_physical
+from ...format.types.ducklake_types import MAX_DECIMAL_PRECISION, DuckLakeType, ScalarKind, ScalarType
+from ...format.types.literals import parse_scalar
+from ...format.types.values import Physical, format_date, parse_physical
 from ..parquet.arrow_types import arrow_type, from_physical
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
-from ...spec.names.paths import is_absolute, relative_to
+from ...format.names.paths import is_absolute, relative_to
 from ..conflicts import Claim, Operation
 from ..declared import (
     ChangeBase,
@@ -23,10 +23,10 @@ from ..declared import (
 )
 
 if TYPE_CHECKING:
-    from ...spec.files import DataFile, FileKey, LiveDeleteFile, TableColumnStats
-    from ...spec.names.identifiers import QualifiedName
-    from ...spec.schema import TableSchema
-    from ...spec.snapshots import ColumnId, DataFileId, DeleteFileId, PartitionId, SnapshotId, TableSnapshot
+    from ...format.files import DataFile, FileKey, LiveDeleteFile, TableColumnStats
+    from ...format.names.identifiers import QualifiedName
+    from ...format.schema import TableSchema
+    from ...format.snapshots import ColumnId, DataFileId, DeleteFileId, PartitionId, SnapshotId, TableSnapshot
 
 
 @dataclass(frozen=True, slots=True)

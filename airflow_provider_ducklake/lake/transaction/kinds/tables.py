@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ...spec.options import SKIP_STATS_COLUMNS
+from ...format.options import SKIP_STATS_COLUMNS
 from ..conflicts import Claim, Operation, claim_of_new, claim_on
 from ..declared import (
     ChangeBase,
@@ -27,13 +27,13 @@ from ..declared import (
 )
 
 if TYPE_CHECKING:
-    from ...spec.names.identifiers import QualifiedName, SchemaPath
-    from ...spec.names.paths import CatalogPath
-    from ...spec.partitioning import PartitionField
-    from ...spec.schema import Column, TableSchema
-    from ...spec.snapshots import ColumnId, MacroId, PartitionId, SchemaId, SnapshotId, TableId, ViewId
-    from ...spec.sorting import SortField
-    from ...spec.tags import MacroDefinition, ViewDefinition
+    from ...format.names.identifiers import QualifiedName, SchemaPath
+    from ...format.names.paths import CatalogPath
+    from ...format.partitioning import PartitionField
+    from ...format.schema import Column, TableSchema
+    from ...format.snapshots import ColumnId, MacroId, PartitionId, SchemaId, SnapshotId, TableId, ViewId
+    from ...format.sorting import SortField
+    from ...format.tags import MacroDefinition, ViewDefinition
 
 
 @dataclass(frozen=True, slots=True)

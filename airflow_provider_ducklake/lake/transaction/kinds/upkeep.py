@@ -21,9 +21,9 @@ from ..declared import (
 )
 
 if TYPE_CHECKING:
-    from ...spec.files import DataFile, FileKey, TableColumnStats
-    from ...spec.schema import TableSchema
-    from ...spec.snapshots import (
+    from ...format.files import DataFile, FileKey, TableColumnStats
+    from ...format.schema import TableSchema
+    from ...format.snapshots import (
         ColumnId,
         DataFileId,
         DeleteFileId,

@@ -3,9 +3,9 @@
 import gc
 import tracemalloc
 
-from airflow_provider_ducklake.lake.spec.limits import cached
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import ids_of_names, read_names, write_names
+from airflow_provider_ducklake.lake.format.limits import cached
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.types.variant_bytes import ids_of_names, read_names, write_names
 
 
 def test_short_texts_are_kept_by_the_thousand_and_long_ones_by_four():

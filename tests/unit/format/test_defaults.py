@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec import defaults
-from airflow_provider_ducklake.lake.spec.defaults import SqlExpression, default_of
-from airflow_provider_ducklake.lake.spec.schema import Default
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format import defaults
+from airflow_provider_ducklake.lake.format.defaults import SqlExpression, default_of
+from airflow_provider_ducklake.lake.format.schema import Default
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
 
 
 @pytest.mark.parametrize(

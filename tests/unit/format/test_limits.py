@@ -5,7 +5,7 @@ import math
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.limits import Limits
+from airflow_provider_ducklake.lake.format.limits import Limits
 
 
 @pytest.mark.parametrize(

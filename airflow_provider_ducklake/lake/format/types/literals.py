@@ -1,6 +1,6 @@
 r"""The text of nested values, as inlined tables keep them: ``[1, NULL]``, ``{'a': 1}``, ``{k=v}``.
 
-Values are in the physical form of ``spec.types.values``; nested, a list is a list, a struct a dict by field
+Values are in the physical form of ``format.types.values``; nested, a list is a list, a struct a dict by field
 name, a map a list of pairs, NULL is None. *Source:* DuckDB's casts between nested types and VARCHAR: the text
 that the reference stores for lists and maps, and reads for all.
 

@@ -2,9 +2,9 @@
 
 Physical forms: bool, int (integers; unscaled decimals; days since 1970 for date; micro-, milli- or
 nanoseconds since midnight or 1970 for times, those of timetz in UTC), float, bytes (varchar as UTF-8, blob,
-uuid as 16 bytes, big decimals big-endian, intervals as ``spec.types.texts`` packs them). Working on physical
-ints keeps years outside Python's datetime exact. *Source:* observed texts of the reference (docs/sources.md,
-inserts).
+uuid as 16 bytes, big decimals big-endian, intervals as ``format.types.texts`` packs them). Working on
+physical ints keeps years outside Python's datetime exact. *Source:* observed texts of the reference
+(docs/sources.md, inserts).
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
+from airflow_provider_ducklake.lake.format.types.variant_bytes import (
     DamagedVariantError,
     array_bytes,
     check_variant,
     write_names,
 )
-from airflow_provider_ducklake.lake.spec.types.variants import Instant, decode_variant, encode_variant
+from airflow_provider_ducklake.lake.format.types.variants import Instant, decode_variant, encode_variant
 
 names = st.text(st.characters(codec="utf-8"), max_size=4)
 times = st.one_of(

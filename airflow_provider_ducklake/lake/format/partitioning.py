@@ -236,7 +236,7 @@ def partition_value(transform: Transform, type_: DuckLakeType, value: Physical |
 
     NULL stays NULL, and an infinite time has no calendar part.
 
-    >>> from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+    >>> from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
     >>> partition_value(Transform(TransformKind.MONTH), parse_type("date"), 59)
     '3'
     """
@@ -273,7 +273,7 @@ def calendar_values(
 
     None: they are too many to list.
 
-    >>> from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+    >>> from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
     >>> sorted(calendar_values(Transform(TransformKind.MONTH), parse_type("date"), 0, 59))
     ['1', '2', '3']
     """

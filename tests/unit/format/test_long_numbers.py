@@ -6,20 +6,20 @@ from decimal import Decimal
 import pytest
 
 from airflow_provider_ducklake.lake.errors import CatalogError, DuckLakeError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.upkeep.migration import stamped_max
-from airflow_provider_ducklake.lake.spec.defaults import literal_physical
-from airflow_provider_ducklake.lake.spec.options import parse_bytes
-from airflow_provider_ducklake.lake.spec.partitioning import Transform
-from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from airflow_provider_ducklake.lake.format.defaults import literal_physical
+from airflow_provider_ducklake.lake.format.options import parse_bytes
+from airflow_provider_ducklake.lake.format.partitioning import Transform
+from airflow_provider_ducklake.lake.format.sql.parse import parse_expression
+from airflow_provider_ducklake.lake.format.types.ducklake_types import (
     SCALARS,
     DecimalType,
     ScalarType,
     parse_type,
 )
-from airflow_provider_ducklake.lake.spec.types.texts import parse_age
-from airflow_provider_ducklake.lake.spec.types.values import order_key, parse_physical
-from airflow_provider_ducklake.lake.spec.versions import WRITABLE, SpecVersion, is_locked_out, refused
+from airflow_provider_ducklake.lake.format.types.texts import parse_age
+from airflow_provider_ducklake.lake.format.types.values import order_key, parse_physical
+from airflow_provider_ducklake.lake.format.versions import WRITABLE, SpecVersion, is_locked_out, refused
+from airflow_provider_ducklake.lake.planning.upkeep.migration import stamped_max
 from airflow_provider_ducklake.lake.transaction.changes_made import parse_changes
 
 DIGITS = "9" * 30_000

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import UntrustedValueError
-from airflow_provider_ducklake.lake.spec.names.paths import (
+from airflow_provider_ducklake.lake.format.names.paths import (
     MAX_LENGTH,
     CatalogPath,
     is_below,

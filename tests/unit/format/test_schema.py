@@ -1,8 +1,8 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidNameError, InvalidTypeError
-from airflow_provider_ducklake.lake.spec.schema import assemble, new_columns, resolve_path
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.schema import assemble, new_columns, resolve_path
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
 
 SCHEMA = new_columns(
     {"id": "int64", "Address": "struct(zip varchar, tags varchar[])", "m": "map(varchar, struct(a int8))"},

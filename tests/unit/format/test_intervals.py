@@ -1,6 +1,6 @@
 import pytest
 
-from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL, parse_interval
+from airflow_provider_ducklake.lake.format.types.texts import INTERVAL, parse_interval
 
 
 @pytest.mark.parametrize(

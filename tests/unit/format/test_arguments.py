@@ -10,8 +10,8 @@ import pytest
 from airflow_provider_ducklake.lake import Lake, LakeSession
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.arguments import given, takes_arguments
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.format.arguments import given, takes_arguments
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 
 WRONG = [
     True,

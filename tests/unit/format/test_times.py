@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.types.texts import (
+from airflow_provider_ducklake.lake.format.types.texts import (
     parse_age,
     parse_duration,
     parse_time,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import airflow_provider_ducklake
 from airflow_provider_ducklake.lake.errors import InvalidValueError
-from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.format.log_lines import logger
 
 PACKAGE = Path(airflow_provider_ducklake.__file__).parent
 OTHERS = {  # of other packages, or that only pass records on
     "hooks/task.py",
     "lake/spark/jobs/run.py",
     "lake/spark/sessions/remote.py",
-    "lake/spec/log_lines.py",
+    "lake/format/log_lines.py",
     "lake/sql/trees.py",
 }
 HOSTILE = "a/x\n[2026-11-26] ERROR - call us\x1b[31m"

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.literals import format_literal, parse_literal
+from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.format.types.literals import format_literal, parse_literal
 
 
 @pytest.mark.parametrize(

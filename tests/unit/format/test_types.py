@@ -1,7 +1,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidTypeError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import can_promote, check_storable, parse_type
+from airflow_provider_ducklake.lake.format.types.ducklake_types import can_promote, check_storable, parse_type
 
 SPELLINGS = [
     ("BIGINT", "int64"),
