@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 from airflow_provider_ducklake.lake.format.schema import Column, TableSchema  # noqa: E402
 from airflow_provider_ducklake.lake.format.snapshots import ColumnId  # noqa: E402
 from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType  # noqa: E402
-from airflow_provider_ducklake.lake.storage.parquet.string_checks import refuse_bad_strings  # noqa: E402
+from airflow_provider_ducklake.lake.storage.arrow.string_checks import refuse_bad_strings  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from ..lake.errors import (
-    AlreadyExistsError,
-    CatalogUnavailableError,
-    DuckLakeError,
-    InvalidInputError,
-    NotADuckLakeError,
-    UnsupportedVersionError,
-)
+from ..lake import errors
 from ..lake.format.limits import Limits
 from ..lake.format.versions import SpecVersion, opened_by
 from .connection import (
@@ -164,7 +157,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
     def _opened(self, settings: ConnectionSettings, *, creates: bool) -> Lake:
         try:
             lake = _open(settings)
-        except NotADuckLakeError:
+        except errors.NotADuckLakeError:
             if not creates:
                 raise
             lake = _create(settings)
@@ -295,9 +288,9 @@ class DuckLakeHook(LogsInLines, BaseHook):
             settings = self._settings(named="This connection")  # Airflow gives it a random id for the test
             try:
                 return True, _look(settings)
-            except NotADuckLakeError as error:
+            except errors.NotADuckLakeError as error:
                 return True, _look_before_creation(settings, error)
-        except DuckLakeError as error:
+        except errors.DuckLakeError as error:
             return False, str(error)
 
 
@@ -325,7 +318,7 @@ def _look(settings: ConnectionSettings) -> str:
     )
 
 
-def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeError) -> str:
+def _look_before_creation(settings: ConnectionSettings, missing: errors.NotADuckLakeError) -> str:
     from ..lake.catalog.database.connect import check_directory
     from ..lake.storage.files.filesystem import check_writable
 
@@ -367,7 +360,7 @@ def _limited(url: URL, seconds: float) -> URL:
     return url.update_query_dict(Limits.of(url.query).within(seconds).as_texts())
 
 
-def _missing_connection(conn_id: str) -> InvalidInputError:
+def _missing_connection(conn_id: str) -> errors.InvalidInputError:
     from airflow.sdk.execution_time import task_runner
 
     hidden = (
@@ -376,7 +369,7 @@ def _missing_connection(conn_id: str) -> InvalidInputError:
         else " Outside of a task Airflow does not show the connections of its database: there set "
         f"AIRFLOW_CONN_{conn_id.upper()}, as JSON or a URI, or open the lake with Lake.connect."
     )
-    return InvalidInputError(
+    return errors.InvalidInputError(
         f"The lake's connection {conn_id!r} does not exist. Create it (type {CONNECTION_TYPE}), or name "
         f"another one as ducklake_conn_id.{hidden}"
     )
@@ -429,7 +422,7 @@ def _open(
         _check(settings, lake)
         if not to_migrate:
             check_lake(settings, lake.version)
-    except DuckLakeError:
+    except errors.DuckLakeError:
         lake.close()
         raise
     return lake
@@ -440,7 +433,7 @@ def _naming_field(settings: ConnectionSettings) -> Iterator[None]:
     """Name the connection's field that a lake of another version does not fit."""
     try:
         yield
-    except UnsupportedVersionError as error:
+    except errors.UnsupportedVersionError as error:
         for version in SpecVersion:
             if version.value == error.found:
                 check_lake(settings, version)
@@ -454,7 +447,7 @@ def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
     except ImportError as error:
         from ..lake.catalog.database.connect import packages_of
 
-        raise CatalogUnavailableError(
+        raise errors.CatalogUnavailableError(
             repr(settings.url),
             f"its driver cannot be imported ({error}). Install it here: {packages_of(settings.url)}.",
         ) from error
@@ -481,7 +474,7 @@ def _create(settings: ConnectionSettings) -> Lake:
 
     data_path = _data_path(settings)
     check_writable(data_path, settings.storage_options)  # a lake keeps its path, a mistyped one too
-    with suppress(AlreadyExistsError):  # another task was faster
+    with suppress(errors.AlreadyExistsError):  # another task was faster
         Lake.create(
             settings.url,
             data_path,

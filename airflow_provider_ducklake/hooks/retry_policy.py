@@ -6,21 +6,19 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..lake.errors import (
-    OUTAGES,
-    CatalogMigratedError,
-    CommitRetriesExceededError,
-    CommitStateUnknownError,
-    FilesReleasedError,
-    TransactionConflictError,
-)
+from ..lake import errors
 from .compat import RetryDecision, RetryPolicy
 from .task import explained, is_incurable
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_LOST = (TransactionConflictError, CommitRetriesExceededError, FilesReleasedError, CatalogMigratedError)
+_LOST = (
+    errors.TransactionConflictError,
+    errors.CommitRetriesExceededError,
+    errors.FilesReleasedError,
+    errors.CatalogMigratedError,
+)
 _SOON = 5.0  # seconds: so that tasks that met do not meet again
 _FIRST_WAIT, _LONGEST_WAIT = 10.0, 600.0  # seconds
 
@@ -47,11 +45,11 @@ class DuckLakeRetryPolicy(RetryPolicy):
     ) -> RetryDecision:
         """Decide by the type of the error."""
         reason = explained(exception)
-        if isinstance(exception, CommitStateUnknownError):
+        if isinstance(exception, errors.CommitStateUnknownError):
             return RetryDecision.retry(timedelta(0), reason)
         if isinstance(exception, _LOST):
             return RetryDecision.retry(_drawn(0.0, _SOON), reason)
-        if isinstance(exception, OUTAGES):
+        if isinstance(exception, errors.OUTAGES):
             wait = min(_FIRST_WAIT * 2.0 ** (min(try_number, 20) - 1), _LONGEST_WAIT)
             return RetryDecision.retry(_drawn(wait / 2, wait), reason)
         if is_incurable(exception):

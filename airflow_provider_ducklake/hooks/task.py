@@ -19,20 +19,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from airflow.providers.common.compat.sdk import AirflowFailException, conf
 
-from ..lake.errors import (
-    AlreadyExistsError,
-    CatalogError,
-    CatalogMigratedError,
-    CatalogRefusedError,
-    CatalogUnavailableError,
-    DuckLakeError,
-    InvalidInputError,
-    LockTimeoutError,
-    NotFoundError,
-    UnsupportedFeatureError,
-    UntrustedValueError,
-    ZombieCommitError,
-)
+from ..lake import errors
 from ..lake.format.arguments import given
 from ..lake.format.log_lines import in_line
 from ..lake.format.snapshots import FIRST_GENERATION, CommitKey, Consumer, JsonValue, OnClear
@@ -57,19 +44,24 @@ class Done:
 
 
 _INCURABLE = (
-    InvalidInputError,
-    NotFoundError,
-    AlreadyExistsError,
-    CatalogError,
-    UnsupportedFeatureError,
-    UntrustedValueError,
-    ZombieCommitError,
+    errors.InvalidInputError,
+    errors.NotFoundError,
+    errors.AlreadyExistsError,
+    errors.CatalogError,
+    errors.UnsupportedFeatureError,
+    errors.UntrustedValueError,
+    errors.ZombieCommitError,
 )
 
 
 _PAGE_WIDTH = 100  # characters
 _TASK = logging.getLogger("airflow.task")
-_CURABLE = (CatalogUnavailableError, LockTimeoutError, CatalogRefusedError, CatalogMigratedError)
+_CURABLE = (
+    errors.CatalogUnavailableError,
+    errors.LockTimeoutError,
+    errors.CatalogRefusedError,
+    errors.CatalogMigratedError,
+)
 
 
 def is_incurable(error: BaseException) -> bool:
@@ -91,7 +83,7 @@ def no_retry_on_user_errors() -> Iterator[None]:
     """
     try:
         yield
-    except DuckLakeError as error:
+    except errors.DuckLakeError as error:
         _TASK.error("%s", _in_sight(explained(error)))
         if not is_incurable(error):
             raise
@@ -273,7 +265,7 @@ class CommitIdentity:
         commits, commit = _commits_of(self.try_id), (lake.reads.lake_id(), self.key.digest)
         if commit in commits.made:
             operator = airflow.get("operator", airflow["task_id"])
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"The operator {operator!r} has already been executed in this try of task "
                 f"{airflow['task_id']!r}: a retry could not find the right commit. Give each operator that "
                 "one task executes its own task_id, or map the task."

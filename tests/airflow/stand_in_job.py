@@ -12,7 +12,7 @@ import sys
 from airflow_provider_ducklake.lake.planning.writing.write import RowChanges, WriteResult
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest, LakeSource, RowChangeSource
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_schema
 from tests.concurrency import arrow_jobs
 
 

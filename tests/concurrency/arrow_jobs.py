@@ -34,14 +34,14 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     LakeSource,
     RowChangeSource,
 )
-from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import (
     arrow_type,
     check_and_cast,
     fields_of_arrow,
 )
-from airflow_provider_ducklake.lake.storage.parquet.rows import split_by_partition
+from airflow_provider_ducklake.lake.storage.arrow.rows import split_by_partition
+from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.lake.storage.rows.table_reader import (

@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.format.versions import NEWEST, write_version
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT
+from airflow_provider_ducklake.lake.storage.nested_values.shredding import VARIANT
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, visible_rows
 from tests.concurrency import arrow_jobs
 from tests.interop.changed_rows import commit_changes, row_changes

@@ -24,8 +24,8 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     RowChanges,
     WriteResult,
 )
+from airflow_provider_ducklake.lake.storage.arrow.rows import split_by_partition
 from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
-from airflow_provider_ducklake.lake.storage.parquet.rows import split_by_partition
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID_COLUMN, ROW_ID_FIELD_ID
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName, quote
 from airflow_provider_ducklake.lake.format.types.variants import decode_variant
-from airflow_provider_ducklake.lake.storage.parquet.shredding import is_variant
+from airflow_provider_ducklake.lake.storage.nested_values.shredding import is_variant
 from tests.reference.duckdb_lake import DuckLakeConnection
 
 BOUNDS_EVERY = 4  # snapshots

@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.format.types.variants import decode_variant, encode_variant
 from airflow_provider_ducklake.lake.format.versions import write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT
+from airflow_provider_ducklake.lake.storage.nested_values.shredding import VARIANT
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake

@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.planning.writing.write import WriteResult, plan_create, plan_write
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest, job_directory
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import fields_of_arrow
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import fields_of_arrow
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidValueError, SchemaMismatchError
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_field
 from tests.reference.duckdb_lake import open_lake
 
 LATIN = "café".encode("latin-1")

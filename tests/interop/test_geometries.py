@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.format.types.geometry import GeometryStats
-from airflow_provider_ducklake.lake.storage.parquet.geometries import check_geometries, first_invalid
+from airflow_provider_ducklake.lake.storage.nested_values.geometries import check_geometries, first_invalid
 from tests.reference.duckdb_lake import open_lake
 
 STATS = "SELECT extra_stats FROM __ducklake_metadata_lake.ducklake_{}_column_stats WHERE column_id = 2"

@@ -29,18 +29,8 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, TableSnapshot
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, RewriteRule
+from airflow_provider_ducklake.lake.planning.writing import write as plans
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
-from airflow_provider_ducklake.lake.planning.writing.write import (
-    JobTarget,
-    NewDeletes,
-    RowChanges,
-    WritePlan,
-    WriteResult,
-    plan_write,
-    target_of_compaction,
-    target_of_stream,
-    target_of_write,
-)
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job import io as stream_io
 from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION
@@ -309,17 +299,17 @@ def test_a_write_that_was_staged_for_one_table_goes_to_no_other(scene):
         assert lake.row_count("other") == 20
 
 
-def kinds_of_jobs(table: TableSnapshot) -> dict[str, JobTarget | None]:
+def kinds_of_jobs(table: TableSnapshot) -> dict[str, plans.JobTarget | None]:
     """Return what the catalog may note of a job that has a directory in a table, but of a staged write."""
     return {
-        "stream": target_of_stream(table, "/elsewhere/checkpoint/"),
-        "compaction": target_of_compaction(table),
-        "plain write": target_of_write(table.root),
+        "stream": plans.target_of_stream(table, "/elsewhere/checkpoint/"),
+        "compaction": plans.target_of_compaction(table),
+        "plain write": plans.target_of_write(table.root),
         "nothing": None,
     }
 
 
-def note(scene: Scene, job_id: str, noted: JobTarget | None) -> None:
+def note(scene: Scene, job_id: str, noted: plans.JobTarget | None) -> None:
     values = (None, None, None) if noted is None else (noted.table_id, noted.root, noted.digest)
     statement = "UPDATE airflow_ducklake_job SET table_id = ?, root = ?, target_digest = ? WHERE job_id = ?"
     scene.sql(statement, *values, job_id)
@@ -351,10 +341,10 @@ def test_no_document_has_the_files_of_any_job_go_to_another_table(scene):
                 read_staged(lake, uri)
 
 
-def job(lake: Lake) -> tuple[JobRequest, WritePlan]:
+def job(lake: Lake) -> tuple[JobRequest, plans.WritePlan]:
     """Do what a merge does of which a row was deleted and another one added."""
     table = lake.table_snapshot("t", with_files=True)
-    plan = plan_write(table, job_directory(table.root, JOB_ID))
+    plan = plans.plan_write(table, job_directory(table.root, JOB_ID))
     request = JobRequest(JOB_ID, DatasetSource(Dataset("parquet", "in.parquet")), (plan, plan), verb="merge")
     with RollingWriter(plan.target, lambda: f"{plan.directory}x.parquet", plan.settings) as writer:
         writer.write(rows_of(7))
@@ -362,14 +352,14 @@ def job(lake: Lake) -> tuple[JobRequest, WritePlan]:
     written = write_delete_file(
         open_filesystem(path), table.files[0].path, pa.table({"pos": pa.array([1], pa.int64())})
     )
-    nothing = WriteResult(plan.target, (), (), 0, {})
+    nothing = plans.WriteResult(plan.target, (), (), 0, {})
     inserted = replace(nothing, data_files=tuple(writer.files), rows_written=1)
     job_io.write_request(request)
     job_io.write_row_changes(
         request,
-        RowChanges(
+        plans.RowChanges(
             (
-                NewDeletes(
+                plans.NewDeletes(
                     table.files[0].id,
                     path,
                     1,
@@ -559,15 +549,15 @@ def batch(lake: Lake, folder: Path) -> str:
     """Stage a batch of a stream as its job does; return the checkpoint."""
     table, query = lake.table_snapshot("t"), str(uuid.UUID(int=7))
     directory, checkpoint = job_directory(table.root, JOB_ID), f"{folder / 'checkpoint'}/"
-    lake.jobs.register(JOB_ID, directory, target_of_stream(table, checkpoint))
-    plan = plan_write(table, directory)
+    lake.jobs.register(JOB_ID, directory, plans.target_of_stream(table, checkpoint))
+    plan = plans.plan_write(table, directory)
     Path(checkpoint).mkdir()
     Path(checkpoint, "metadata").write_text(json.dumps({"id": query}))
     for number in range(2):
         path = f"{directory}{number}/x.parquet"
         with RollingWriter(plan.target, lambda path=path: path, plan.settings) as writer:
             writer.write(rows_of(7 + number))
-        result = WriteResult(plan.target, (), tuple(writer.files), 1, {})
+        result = plans.WriteResult(plan.target, (), tuple(writer.files), 1, {})
         stream_io.write_batch(checkpoint, StagedBatch(query, number, JOB_ID, result))
     return checkpoint
 
@@ -705,8 +695,8 @@ def compaction(lake: Lake) -> str:
     """Do what the tasks of a compaction do; return the directory of its records."""
     table = lake.table_snapshot("m")
     directory = job_directory(table.root, JOB_ID)
-    lake.jobs.register(JOB_ID, directory, target_of_compaction(table))
-    plan = plan_write(table, job_directory(table.root, str(uuid.uuid4())))
+    lake.jobs.register(JOB_ID, directory, plans.target_of_compaction(table))
+    plan = plans.plan_write(table, job_directory(table.root, str(uuid.uuid4())))
     for one in lake.maintenance.plan_merge("m").bins:
         alone = Compaction(table, (one,))
         compact_bin(CompactionSource(alone, JOB_ID), plan)

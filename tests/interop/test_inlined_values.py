@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.format.names.identifiers import KEYWORDS
 from airflow_provider_ducklake.lake.format.versions import DEFAULT, write_version
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import values_of
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import values_of
 from airflow_provider_ducklake.lake.storage.rows.inlined_values import cells, inlined_stats, rows_of
 from tests.interop.inlined_lake import (
     LEGACY,

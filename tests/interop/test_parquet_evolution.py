@@ -9,7 +9,7 @@ from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.format.schema import Column, TableSchema, assemble
 from airflow_provider_ducklake.lake.format.snapshots import ColumnId, SnapshotId
 from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_schema
 from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from tests.interop.reference_table import live_files, put_in_place, schema_of

@@ -13,10 +13,10 @@ from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile
 from airflow_provider_ducklake.lake.format.snapshots import SnapshotId
 from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_schema
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.lake.storage.nested_values.geometries import WKB
 from airflow_provider_ducklake.lake.storage.parquet.footer import read_footer
-from airflow_provider_ducklake.lake.storage.parquet.geometries import WKB
 from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from tests.interop.reference_table import WrittenTable, put_in_place, write_by_reference

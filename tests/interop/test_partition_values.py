@@ -8,7 +8,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidPartitionError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.writing.write import plan_append
-from airflow_provider_ducklake.lake.storage.parquet.rows import partition_of_rows
+from airflow_provider_ducklake.lake.storage.arrow.rows import partition_of_rows
 from tests.reference.duckdb_lake import open_lake
 
 MICROS = 10**6

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
-from airflow_provider_ducklake.lake.storage.parquet.rows import partition_of_rows
+from airflow_provider_ducklake.lake.storage.arrow.rows import partition_of_rows
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.reference.duckdb_lake import open_lake
 

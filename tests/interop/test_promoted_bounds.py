@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.format.partitioning import (
 from airflow_provider_ducklake.lake.planning.reading.predicates import Comparison, Operator
 from airflow_provider_ducklake.lake.planning.reading.pruning import all_match, may_match
 from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import values_of
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import values_of
 from tests.reference.duckdb_lake import open_lake
 
 _DAYS = ("0044-03-15 (BC)", "1500-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31")

@@ -18,7 +18,7 @@ from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_typ
 from airflow_provider_ducklake.lake.format.types.literals import parse_literal
 from airflow_provider_ducklake.lake.format.types.values import format_physical
 from airflow_provider_ducklake.lake.spark.text_parts import _values
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import physical_values
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import physical_values
 from airflow_provider_ducklake.lake.storage.rows import csv_rows, json_rows
 from airflow_provider_ducklake.lake.storage.rows.inlined_values import _array
 from airflow_provider_ducklake.lake.storage.rows.text_values import Formats, values_of_texts

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.format.types.ducklake_types import DuckLakeType, parse_type
 from airflow_provider_ducklake.lake.format.types.values import Physical, identity_text, order_key
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import from_physical
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import from_physical
 
 DAY = 86_400
 YEARS = 9000 * 365 * DAY

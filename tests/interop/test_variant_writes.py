@@ -24,8 +24,8 @@ from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_typ
 from airflow_provider_ducklake.lake.format.types.variants import Instant, encode_variant
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.moving.restored import write_stamped
+from airflow_provider_ducklake.lake.storage.nested_values.shredding import VARIANT
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
-from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.interop.test_variants import SHREDDED, in_json
 from tests.reference import ducklakepy_lake

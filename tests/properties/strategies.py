@@ -3,18 +3,7 @@
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.format.names.identifiers import fold
-from airflow_provider_ducklake.lake.format.types.ducklake_types import (
-    NOT_STORABLE,
-    SCALARS,
-    DecimalType,
-    DuckLakeType,
-    Field,
-    ListType,
-    MapType,
-    ScalarKind,
-    ScalarType,
-    StructType,
-)
+from airflow_provider_ducklake.lake.format.types import ducklake_types as dl
 from airflow_provider_ducklake.lake.format.types.texts import INTERVAL
 
 INT_RANGES = {
@@ -34,55 +23,55 @@ _INT32 = st.integers(-(2**31), 2**31 - 1)
 _READABLE = st.integers(-(10**9) * 3_600 * 10**6 + 1, 10**9 * 3_600 * 10**6 - 1)
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
 decimals = st.integers(1, 38).flatmap(
-    lambda precision: st.builds(DecimalType, st.just(precision), st.integers(0, precision))
+    lambda precision: st.builds(dl.DecimalType, st.just(precision), st.integers(0, precision))
 )
 _NO_TEXTS = {
-    ScalarKind.NULL,
-    ScalarKind.GEOMETRY,
-    ScalarKind.VARIANT,
+    dl.ScalarKind.NULL,
+    dl.ScalarKind.GEOMETRY,
+    dl.ScalarKind.VARIANT,
 }  # whose values the catalog does not spell
-with_values = {name for name in SCALARS.keys() - NOT_STORABLE if SCALARS[name].kind not in _NO_TEXTS}
-without_order = {name for name in with_values if not SCALARS[name].comparable}
-storable_scalars = st.sampled_from(sorted(with_values)).map(ScalarType) | decimals
-ordered_scalars = st.sampled_from(sorted(with_values - without_order)).map(ScalarType) | decimals
+with_values = {name for name in dl.SCALARS.keys() - dl.NOT_STORABLE if dl.SCALARS[name].kind not in _NO_TEXTS}
+without_order = {name for name in with_values if not dl.SCALARS[name].comparable}
+storable_scalars = st.sampled_from(sorted(with_values)).map(dl.ScalarType) | decimals
+ordered_scalars = st.sampled_from(sorted(with_values - without_order)).map(dl.ScalarType) | decimals
 
 
-def _structs(members: st.SearchStrategy[DuckLakeType]) -> st.SearchStrategy[StructType]:
+def _structs(members: st.SearchStrategy[dl.DuckLakeType]) -> st.SearchStrategy[dl.StructType]:
     fields = st.lists(
-        st.builds(Field, names, members), min_size=1, max_size=4, unique_by=lambda field: fold(field.name)
+        st.builds(dl.Field, names, members), min_size=1, max_size=4, unique_by=lambda field: fold(field.name)
     )
-    return fields.map(lambda found: StructType(tuple(found)))
+    return fields.map(lambda found: dl.StructType(tuple(found)))
 
 
-types: st.SearchStrategy[DuckLakeType] = st.recursive(
-    st.sampled_from(sorted(SCALARS)).map(ScalarType) | decimals,
-    lambda inner: st.builds(ListType, inner) | st.builds(MapType, inner, inner) | _structs(inner),
+types: st.SearchStrategy[dl.DuckLakeType] = st.recursive(
+    st.sampled_from(sorted(dl.SCALARS)).map(dl.ScalarType) | decimals,
+    lambda inner: st.builds(dl.ListType, inner) | st.builds(dl.MapType, inner, inner) | _structs(inner),
     max_leaves=6,
 )
 
 
-def physical(type_: DuckLakeType) -> st.SearchStrategy:  # noqa: C901, PLR0911 - one for each kind of type
+def physical(type_: dl.DuckLakeType) -> st.SearchStrategy:  # noqa: C901, PLR0911 - one for each kind of type
     """Draw values of a storable scalar type in physical form, NaN left out."""
     match type_:
-        case DecimalType(precision):
+        case dl.DecimalType(precision):
             return st.integers(-(10**precision) + 1, 10**precision - 1)
-        case ScalarType("boolean"):
+        case dl.ScalarType("boolean"):
             return st.booleans()
-        case ScalarType("float32"):
+        case dl.ScalarType("float32"):
             return st.floats(width=32, allow_nan=False)
-        case ScalarType("float64"):
+        case dl.ScalarType("float64"):
             return st.floats(allow_nan=False)
-        case ScalarType("varchar" | "json"):
+        case dl.ScalarType("varchar" | "json"):
             return st.text(st.characters(exclude_categories=["Cs"])).map(str.encode)
-        case ScalarType("blob"):
+        case dl.ScalarType("blob"):
             return st.binary()
-        case ScalarType("uuid"):
+        case dl.ScalarType("uuid"):
             return st.binary(min_size=16, max_size=16)
-        case ScalarType("interval"):
+        case dl.ScalarType("interval"):
             return st.tuples(_INT32, _INT32, _READABLE).map(lambda parts: INTERVAL.pack(*parts))
-        case ScalarType("timestamp_s"):
+        case dl.ScalarType("timestamp_s"):
             return st.integers(-(2**63) // 10**6 + 1, 2**63 // 10**6 - 1).map(lambda seconds: seconds * 10**6)
-        case ScalarType(name):
+        case dl.ScalarType(name):
             return st.integers(*INT_RANGES[name])
         case _:
             raise AssertionError(type_)

@@ -23,7 +23,7 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
     to_insertable,
 )
 from airflow_provider_ducklake.lake.spark.writing.assignment import _fits
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_type
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
 SPARK_TYPES = [

@@ -21,15 +21,7 @@ from airflow_provider_ducklake.lake.format.partitioning import (
 )
 from airflow_provider_ducklake.lake.format.schema import TableSchema, new_columns
 from airflow_provider_ducklake.lake.format.snapshots import ColumnId
-from airflow_provider_ducklake.lake.format.types.ducklake_types import (
-    DecimalType,
-    Field,
-    ListType,
-    MapType,
-    ScalarType,
-    StructType,
-    parse_type,
-)
+from airflow_provider_ducklake.lake.format.types import ducklake_types as dl
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan, WriteResult
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job import request as jobs
@@ -46,26 +38,26 @@ names = texts.filter(bool)
 scalars = st.sampled_from(
     ["int8", "uint64", "varchar", "json", "uuid", "timestamp_ns", "timestamptz", "blob"]
 )
-leaf_types = scalars.map(ScalarType) | st.just(DecimalType(18, 4))
+leaf_types = scalars.map(dl.ScalarType) | st.just(dl.DecimalType(18, 4))
 
 
 def structs(children):
     unique = st.lists(names, min_size=1, max_size=3, unique_by=str.lower)
     return st.tuples(unique, st.lists(children, min_size=3, max_size=3)).map(
-        lambda drawn: StructType(tuple(Field(*pair) for pair in zip(*drawn, strict=False)))
+        lambda drawn: dl.StructType(tuple(dl.Field(*pair) for pair in zip(*drawn, strict=False)))
     )
 
 
 types = st.recursive(
     leaf_types,
     lambda children: st.one_of(
-        children.map(ListType), structs(children), st.builds(MapType, leaf_types, children)
+        children.map(dl.ListType), structs(children), st.builds(dl.MapType, leaf_types, children)
     ),
     max_leaves=6,
 )
 schemas = st.lists(
     st.tuples(names, types), min_size=1, max_size=4, unique_by=lambda pair: pair[0].lower()
-).map(lambda pairs: new_columns([Field(*pair) for pair in pairs], not_null=[pairs[0][0]]))
+).map(lambda pairs: new_columns([dl.Field(*pair) for pair in pairs], not_null=[pairs[0][0]]))
 column_ids = st.integers(1, 2**31).map(ColumnId)
 transforms = st.sampled_from([Transform(TransformKind.DAY), Transform(TransformKind.BUCKET, 16)])
 partition_fields = st.lists(st.builds(PartitionField, column_ids, transforms), max_size=3).map(tuple)
@@ -224,7 +216,7 @@ def make_request(directory: Path, job_id: str = JOB_ID) -> jobs.JobRequest:
 
 
 def a_schema() -> TableSchema:
-    return new_columns({"a": parse_type("int64")})
+    return new_columns({"a": dl.parse_type("int64")})
 
 
 def a_result(request: jobs.JobRequest, count: int) -> WriteResult:

@@ -13,8 +13,8 @@ from pyspark.sql.types import VariantType, VariantVal
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.storage.parquet.rows import partition_of_rows
-from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT
+from airflow_provider_ducklake.lake.storage.arrow.rows import partition_of_rows
+from airflow_provider_ducklake.lake.storage.nested_values.shredding import VARIANT
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.golden.lakes_1_1.recorded import NAMES, recorded_lake
 from tests.interop.test_epoch_partitions import UNITS, drawn

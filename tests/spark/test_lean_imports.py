@@ -8,7 +8,7 @@ for absent in ("airflow", "fsspec", "numpy", "pandas", "pyspark", "sqlalchemy"):
 import pyarrow as pa
 from airflow_provider_ducklake.lake.format.files import LiveDataFile
 from airflow_provider_ducklake.lake.format.schema import new_columns
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_schema
 from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 

@@ -11,12 +11,12 @@ from airflow_provider_ducklake.lake.format import defaults
 from airflow_provider_ducklake.lake.format.types import values
 from airflow_provider_ducklake.lake.format.types.ducklake_types import SCALARS, ScalarKind
 from airflow_provider_ducklake.lake.spark.types.spark_types import SPARK_SCALARS
-from airflow_provider_ducklake.lake.storage.parquet.scalars import ARROW_SCALARS
+from airflow_provider_ducklake.lake.storage.arrow.scalars import ARROW_SCALARS
 
 PACKAGE = Path(values.__file__).parents[2]
 TABLES = {
     "format/types/ducklake_types.py": SCALARS,
-    "storage/parquet/scalars.py": ARROW_SCALARS,
+    "storage/arrow/scalars.py": ARROW_SCALARS,
     "spark/types/spark_types.py": SPARK_SCALARS,
     "catalog/snapshot/inlined_tables.py": INLINED_SCALARS,
 }

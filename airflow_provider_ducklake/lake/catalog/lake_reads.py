@@ -9,15 +9,7 @@ from uuid import UUID, uuid5
 
 from uuid6 import uuid7
 
-from ..errors import (
-    AlreadyExistsError,
-    ChangesExpiredError,
-    InvalidInputError,
-    SchemaNotFoundError,
-    SnapshotNotFoundError,
-    TableNotFoundError,
-    ViewNotFoundError,
-)
+from .. import errors
 from ..format.names.identifiers import QualifiedName, SchemaName, SchemaPath, TableName, fold
 from ..format.names.paths import directory_name, schema_directory
 from ..format.options import Options
@@ -122,7 +114,7 @@ class LakeReads:
             snapshot = self._lake.snapshot(connection, at)
             found = read.find_view(connection, self._lake.catalog.tables, snapshot.id, name)
         if found is None:
-            raise ViewNotFoundError(str(name), snapshot.id)
+            raise errors.ViewNotFoundError(str(name), snapshot.id)
         return found[1]
 
     def macros(self, at: At = None) -> list[Macro]:
@@ -168,7 +160,7 @@ class LakeReads:
         path = SchemaPath.of(schema)
         found = read.find_schema(connection, tables, head.id, path)
         if found is None:
-            raise SchemaNotFoundError(str(path), head.id)
+            raise errors.SchemaNotFoundError(str(path), head.id)
         return "schema", found.id
 
     def table_snapshot(self, table: TableName, at: At = None, *, with_files: bool = False) -> TableSnapshot:
@@ -208,13 +200,13 @@ class LakeReads:
             if schema is None and with_schema:
                 return self._new_table_and_schema(connection, snapshot, name, uuid or str(uuid7()))
             if schema is None:
-                raise SchemaNotFoundError(str(name.schema), snapshot.id)
+                raise errors.SchemaNotFoundError(str(name.schema), snapshot.id)
             views = read.view_names(connection, self._lake.catalog.tables, snapshot.id, schema.id)
             options = self._lake.catalog.options(
                 read.option_rows(connection, self._lake.catalog.tables), schema.id
             )
         if fold(name.name) in {fold(view) for _, view in views}:
-            raise AlreadyExistsError("view", str(name))
+            raise errors.AlreadyExistsError("view", str(name))
         uuid = uuid or str(uuid7())
         root = schema.path.below(self._lake.data_path) + directory_name(name.name, uuid)
         return NewTable(snapshot, schema.id, QualifiedName(schema.name, name.name), uuid, root, options)
@@ -227,7 +219,7 @@ class LakeReads:
             tables.writer.check(Feature.NESTED_SCHEMAS)
             parent = read.find_schema(connection, tables, snapshot.id, path.parent)
             if parent is None:
-                raise SchemaNotFoundError(str(path.parent), snapshot.id)
+                raise errors.SchemaNotFoundError(str(path.parent), snapshot.id)
             path = SchemaPath((*parent.name.parts, path.name))
         schema_uuid = str(uuid5(UUID(uuid), str(path)))
         root = self._lake.data_path + schema_directory(path, schema_uuid) + directory_name(name.name, uuid)
@@ -265,7 +257,7 @@ class LakeReads:
             other.
             TransactionConflictError: the staged writes conflict with later changes of the table.
         """
-        from ..storage.parquet.arrow_types import in_fewest_digits
+        from ..storage.arrow.arrow_types import in_fewest_digits
         from ..storage.rows.table_reader import read_rows
 
         plan = self.plan_read(table, at, Wanted(columns, filter), staged)
@@ -331,7 +323,9 @@ class LakeReads:
     ) -> ScanPlan:
         self._lake.refuse_unusable()
         if staged and at is not None:
-            raise InvalidInputError("Staged writes are read on top of the newest snapshot: leave out at.")
+            raise errors.InvalidInputError(
+                "Staged writes are read on top of the newest snapshot: leave out at."
+            )
         moment = self._lake.moment(at)
         with self._lake.translated():
             return find_scan(self._lake.catalog, QualifiedName.of(table), moment, wanted, staged)
@@ -340,7 +334,7 @@ class LakeReads:
         """Return the first snapshot at or after a time, or None if there is none yet."""
         try:
             return self._first_snapshot(connection, time).id
-        except SnapshotNotFoundError:
+        except errors.SnapshotNotFoundError:
             return None
 
     def table_info(self, table: TableName | None = None, at: At = None) -> list[TableInfo]:
@@ -560,7 +554,12 @@ class LakeReads:
             return None
         try:
             plan = self._plan_after(table, after, found.to_snapshot)
-        except (ChangesExpiredError, SnapshotNotFoundError, TableNotFoundError, SchemaNotFoundError):
+        except (
+            errors.ChangesExpiredError,
+            errors.SnapshotNotFoundError,
+            errors.TableNotFoundError,
+            errors.SchemaNotFoundError,
+        ):
             return RangeReport(
                 found.table,
                 found.table_id,

@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.exc import DataError, DBAPIError
 
-from ..errors import (
-    CatalogAddressError,
-    CatalogError,
-    CatalogRefusedError,
-    CatalogUnavailableError,
-    FrozenLakeError,
-    InvalidInputError,
-    LockTimeoutError,
-    NotFoundError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
+from .. import errors
 from ..format.files import KEY_BYTES
 from ..format.names.paths import is_absolute, with_slash
 from ..format.options import OptionRow, Options
@@ -185,7 +174,7 @@ class OpenLake:
         """Check that the snapshot a commit is planned on is still there, and so all that it shows."""
         if not read_snapshots.existing(connection, self.catalog.tables, [base]):
             head = read_snapshots.head(connection, self.catalog.tables)
-            raise TransactionConflictError(
+            raise errors.TransactionConflictError(
                 f"change it as snapshot {base} shows it",
                 "follows that one, which has expired in the meantime",
                 "the lake",
@@ -197,18 +186,18 @@ class OpenLake:
         """Turn a failure to find something into a conflict if the snapshot that was read has expired."""
         try:
             yield
-        except (NotFoundError, InvalidInputError) as error:
+        except (errors.NotFoundError, errors.InvalidInputError) as error:
             with self.reading() as connection:
                 try:
                     self.check_base(connection, base)
-                except TransactionConflictError as conflict:
+                except errors.TransactionConflictError as conflict:
                     raise conflict from error
             raise
 
     def find_key_length(self, given: int | None) -> None:
         """Find out how long the keys of new files are: as given, or as those of the lake's clients."""
         if given is not None and given not in KEY_BYTES:
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"key_bytes: {given} is not a length of AES keys; those are 16, 24 and 32."
             )
         if not self.encrypted:
@@ -237,7 +226,7 @@ class OpenLake:
     def refuse_frozen(self) -> None:
         """Refuse to change a lake whose files may be those of the lake that it is of."""
         if self.is_frozen:
-            raise FrozenLakeError(
+            raise errors.FrozenLakeError(
                 f"{shown(self.url)} is a frozen lake: it was exported to be read, and its data files may be "
                 "those of the lake that it is of. Change that one, and export it again."
             )
@@ -251,7 +240,7 @@ class OpenLake:
     def refuse_unreadable_files(self) -> None:
         """Refuse lakes whose files we cannot read."""
         if not is_absolute(self.data_path):
-            raise UnsupportedFeatureError(
+            raise errors.UnsupportedFeatureError(
                 f"This lake's data path {self.data_path!r} is relative, so every process would look for the "
                 "files in its own working directory. Give the lake an absolute data path."
             )
@@ -275,30 +264,32 @@ def translated(dialect: CatalogDialect) -> Iterator[None]:
     try:
         yield
     except OverflowError as error:
-        raise CatalogError(_TOO_LARGE.format(shown(dialect.engine.url), error)) from error
+        raise errors.CatalogError(_TOO_LARGE.format(shown(dialect.engine.url), error)) from error
     except DBAPIError as error:
         catalog, reason = shown(dialect.engine.url), first_line(error.orig)
         if dialect.is_lock_timeout(error):
             waited = dialect.limits.lock_timeout_seconds
-            raise LockTimeoutError(catalog, waited, dialect.lock_holder(error)) from None
+            raise errors.LockTimeoutError(catalog, waited, dialect.lock_holder(error)) from None
         if reason == "integer overflow":  # of SQLite's sum, which is no outage
-            raise CatalogError(_TOO_LARGE.format(catalog, reason)) from None
+            raise errors.CatalogError(_TOO_LARGE.format(catalog, reason)) from None
         if "Could not decode to UTF-8" in reason:  # SQLite takes any bytes for a text
-            raise CatalogError(
+            raise errors.CatalogError(
                 f"{catalog}: {reason}. Correct that row, or restore the catalog from a backup."
             ) from None
         if error.connection_invalidated or (_is_connection_error(error) and not dialect.is_refusal(error)):
             if dialect.is_wrong_address(error):
-                raise CatalogAddressError(catalog, reason) from None
+                raise errors.CatalogAddressError(catalog, reason) from None
             hint = _GRANTS if dialect.is_missing_right(error) else _CHECK
-            raise CatalogUnavailableError(catalog, f"{reason.rstrip('. ')}. {hint}") from None
+            raise errors.CatalogUnavailableError(catalog, f"{reason.rstrip('. ')}. {hint}") from None
         statement = (error.statement or "COMMIT")[:_SHOWN]
         if isinstance(error, DataError):  # the same at each try
-            raise CatalogError(_UNFIT.format(catalog, reason.rstrip(". "), statement)) from None
+            raise errors.CatalogError(_UNFIT.format(catalog, reason.rstrip(". "), statement)) from None
         if not dialect.is_missing_right(error):
-            raise CatalogRefusedError(catalog, reason, statement) from None
+            raise errors.CatalogRefusedError(catalog, reason, statement) from None
         lacking = _lacking(dialect, error)
-        raise CatalogRefusedError(catalog, reason, statement, f"{lacking} {_GRANTS}".lstrip()) from None
+        raise errors.CatalogRefusedError(
+            catalog, reason, statement, f"{lacking} {_GRANTS}".lstrip()
+        ) from None
 
 
 def _lacking(dialect: CatalogDialect, error: DBAPIError) -> str:
@@ -329,8 +320,8 @@ def check_creates_tables(url: str | URL, metadata_schema: str | None = None) -> 
     try:
         with translated(dialect):
             dialect.try_to_create_table(metadata_schema)
-    except CatalogRefusedError as error:
+    except errors.CatalogRefusedError as error:
         reason = f"{error.reason}; {_WHY}"
-        raise CatalogRefusedError(shown(parsed), reason, error.statement, error.way_out) from None
+        raise errors.CatalogRefusedError(shown(parsed), reason, error.statement, error.way_out) from None
     finally:
         dialect.engine.dispose()

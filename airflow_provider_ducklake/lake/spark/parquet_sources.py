@@ -26,17 +26,17 @@ from ..format.names.identifiers import fold
 from ..format.partitioning import hive_value
 from ..format.schema import Column, TableSchema, new_columns
 from ..format.types.ducklake_types import NUMBERS, DuckLakeType, Field, ScalarKind, ScalarType
+from ..storage.arrow.arrow_types import arrow_schema, cast_leaf, ducklake_type, type_differences
+from ..storage.arrow.reshape import Reshaping, by_name, is_list, nulls, reshape
+from ..storage.arrow.scalars import ARROW_INTERVAL, STORED_INTERVAL, from_stored
 from ..storage.files.filesystem import open_filesystem
 from ..storage.files.parallel import in_threads
-from ..storage.parquet.arrow_types import arrow_schema, cast_leaf, ducklake_type, type_differences
+from ..storage.nested_values.shredding import VARIANT, read_variants
 from ..storage.parquet.footer import children_of_field, is_without_zone
 from ..storage.parquet.modules import refuse_encrypted_columns
 from ..storage.parquet.opening import batches, open_parquet, parquet_file
 from ..storage.parquet.readable import is_in_old_calendar, undecodable
 from ..storage.parquet.reader import in_carriers
-from ..storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
-from ..storage.parquet.scalars import ARROW_INTERVAL, STORED_INTERVAL, from_stored
-from ..storage.parquet.shredding import VARIANT, read_variants
 from .job.codec import Json, decode, encode
 from .job.errors import is_of_spark
 from .sessions.kind import from_tasks

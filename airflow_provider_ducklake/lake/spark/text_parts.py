@@ -23,8 +23,8 @@ from ..errors import DuckLakeError, InvalidInputError, StorageError
 from ..format.names.identifiers import fold
 from ..format.types.ducklake_types import DuckLakeType, ScalarKind, ScalarType
 from ..format.types.literals import parse_written
+from ..storage.arrow.arrow_types import array_of, arrow_field
 from ..storage.files.filesystem import open_filesystem, open_input
-from ..storage.parquet.arrow_types import array_of, arrow_field
 from ..storage.parquet.reader import in_carriers
 from ..storage.rows import csv_rows, json_rows
 from ..storage.rows.csv_rows import Block, Dialect, Part

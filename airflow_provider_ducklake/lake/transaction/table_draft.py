@@ -10,14 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..errors import (
-    AlreadyExistsError,
-    ColumnNotFoundError,
-    InvalidInputError,
-    InvalidOptionError,
-    InvalidPartitionError,
-    InvalidTypeError,
-)
+from .. import errors
 from ..format.names.identifiers import QualifiedName, fold, split_parts
 from ..format.options import SKIP_STATS_COLUMNS, Options
 from ..format.schema import (
@@ -127,7 +120,7 @@ class TableDraft:
         """Return True if there is a column of that dotted path."""
         try:
             self.find(path)
-        except ColumnNotFoundError:
+        except errors.ColumnNotFoundError:
             return False
         return True
 
@@ -144,9 +137,9 @@ class TableDraft:
         siblings = parent.children if parent is not None else self.columns.columns
         self.check_column_name(name, is_top=parent is None)
         if any(fold(one.name) == fold(name) for one in siblings):
-            raise AlreadyExistsError("column", f"{self.name}.{path}")
+            raise errors.AlreadyExistsError("column", f"{self.name}.{path}")
         if self.inlined and initial is not None:
-            raise InvalidInputError(f"Add column {path!r} before rows are added to {self.name}.")
+            raise errors.InvalidInputError(f"Add column {path!r} before rows are added to {self.name}.")
         added = new_columns([Field(name, type_)], first_id=self.next_column_id).columns[0]
         added = replace(added, default=default, initial_default=initial, nullable=nullable)
         needed = () if nullable or initial is not None else (added.id,)  # in rows that others add
@@ -165,7 +158,7 @@ class TableDraft:
         for part in above[1:]:
             column = TableSchema(column.children).find(part, f"{self.name} column {column.name}")
         if not isinstance(column.type, StructType):
-            raise InvalidTypeError(
+            raise errors.InvalidTypeError(
                 f"Cannot add {path!r} to {self.name}: fields can be added to a struct, and {column.name!r} "
                 f"is {column.type}."
             )
@@ -177,15 +170,15 @@ class TableDraft:
         siblings = self._siblings(column)
         if len(siblings) == 1:
             where = "field of its struct" if column not in self.columns.columns else f"column of {self.name}"
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"Cannot drop {path!r}: it is the last {where}. Drop the whole struct or table instead."
             )
         if not self._is_struct_field_or_top(column):
-            raise InvalidInputError(f"Cannot drop {path!r}: a list or map needs it.")
+            raise errors.InvalidInputError(f"Cannot drop {path!r}: a list or map needs it.")
         self._refuse_field_of_inlined(column, f"Drop {path!r}")
         self._refuse_partition_key(column, "drop")
         if column in self.columns.columns and any(key.mentions(column) for key in self.sort_by):
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"Cannot drop column {column.name!r}: {self.name} is sorted by it. Set or reset the sort "
                 "keys first."
             )
@@ -215,7 +208,7 @@ class TableDraft:
 
     def _refuse_partition_key(self, column: Column, verb: str) -> None:
         if any(key.column_id == column.id for key in self.partition_by):
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"Cannot {verb} column {column.name!r}: {self.name} is partitioned by it. Set or reset the "
                 "partitioning first."
             )
@@ -223,7 +216,7 @@ class TableDraft:
     def _refuse_field_of_inlined(self, column: Column, what: str) -> None:
         """Refuse another shape of structs that the transaction's rows for the catalog are written in."""
         if self.inlined and column not in self.columns.columns:
-            raise InvalidInputError(f"{what} before rows are added to {self.name}.")
+            raise errors.InvalidInputError(f"{what} before rows are added to {self.name}.")
 
     def with_column_renamed(self, path: str, name: str) -> TableDraft:
         """Return the table with another name for a column or struct field; sort keys follow."""
@@ -231,11 +224,11 @@ class TableDraft:
         is_top = column in self.columns.columns
         self.check_column_name(name, is_top=is_top)
         if not self._is_struct_field_or_top(column):
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"Cannot rename {path!r}: the format defines the names inside lists and maps."
             )
         if any(one.id != column.id and fold(one.name) == fold(name) for one in self._siblings(column)):
-            raise AlreadyExistsError("column", f"{self.name}.{name}")
+            raise errors.AlreadyExistsError("column", f"{self.name}.{name}")
         self._refuse_field_of_inlined(column, f"Rename {path!r}")
         if not is_top:
             return replace(self, columns=replace_column(self.columns, replace(column, name=name)))
@@ -247,13 +240,15 @@ class TableDraft:
         """Return the table with a wider type for a column or field."""
         column = self.find(path)
         if column.children or not can_promote(column.type, type_):
-            raise InvalidTypeError(
+            raise errors.InvalidTypeError(
                 f"Cannot change column {path!r} of {self.name} from {column.type} to {type_}: a type can "
                 "only be widened (to a larger integer, float64, a larger decimal, date to timestamp), and "
                 'nested types part by part ("address.zip", "tags.element", "totals.value").'
             )
         if self.files or self.inlined:
-            raise InvalidInputError(f"Change the type of {path!r} before rows are added to {self.name}.")
+            raise errors.InvalidInputError(
+                f"Change the type of {path!r} before rows are added to {self.name}."
+            )
         if not keeps_partition_values(column.type, type_):
             self._refuse_partition_key(column, "change the type of")
         if column.type == type_:
@@ -264,7 +259,7 @@ class TableDraft:
         """Return the table with another default for rows to come."""
         column = self.find(path)
         if column not in self.columns.columns:
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"Cannot set a default for {path!r}: only top-level columns can have one."
             )
         return self._with(replace(column, default=default))
@@ -273,7 +268,9 @@ class TableDraft:
         """Return the table with NOT NULL set or dropped; the caller checks that it holds no NULL."""
         column = self.find(path)
         if column not in self.columns.columns:
-            raise InvalidInputError(f"Cannot set NOT NULL for {path!r}: only top-level columns can have it.")
+            raise errors.InvalidInputError(
+                f"Cannot set NOT NULL for {path!r}: only top-level columns can have it."
+            )
         if column.nullable == nullable:
             return self
         draft = self._with(replace(column, nullable=nullable))
@@ -290,14 +287,16 @@ class TableDraft:
             return self
         self._refuse_skipped(fields)
         if self.files or self.inlined:
-            raise InvalidInputError(f"Set the partitioning of {self.name} before rows are added to it.")
+            raise errors.InvalidInputError(
+                f"Set the partitioning of {self.name} before rows are added to it."
+            )
         return replace(self, partition_by=fields, keys_set=_last(self.keys_set, PARTITIONING))
 
     def _refuse_skipped(self, fields: tuple[PartitionField, ...]) -> None:
         for one in fields:
             if one.column_id in self.options.skipped_columns:
                 name = self.columns.by_id(one.column_id).name
-                raise InvalidPartitionError(
+                raise errors.InvalidPartitionError(
                     f"Cannot partition {self.name} by column {name!r}: it is listed in the table's option "
                     f"{SKIP_STATS_COLUMNS}. Set the option to the other columns, or reset it, first."
                 )
@@ -313,17 +312,19 @@ class TableDraft:
         column = next((one for one in self.columns.columns if fold(one.name) == fold(name)), None)
         if column is None:
             known = ", ".join(self.columns.names)
-            raise InvalidOptionError(
+            raise errors.InvalidOptionError(
                 f"{wrong}: no top-level column has this name. Choose from: {known}. Several columns are a "
                 "list of names."
             )
         if any(key.column_id == column.id for key in self.partition_by):
-            raise InvalidOptionError(
+            raise errors.InvalidOptionError(
                 f"{wrong}: the table is partitioned by it. Leave it out, or set the partitioning first."
             )
         for leaf in column.leaves():
             if leaf.type.facts.kind in _WITHOUT_BOUNDS:
-                raise InvalidOptionError(f"{wrong}: it holds {leaf.type}, which has no bounds. Leave it out.")
+                raise errors.InvalidOptionError(
+                    f"{wrong}: it holds {leaf.type}, which has no bounds. Leave it out."
+                )
         return column
 
     def with_option(self, key: str, text: str | None, outer: Options) -> TableDraft:
@@ -360,7 +361,7 @@ class TableDraft:
     def with_deletes(self, deletes: tuple[kinds.Change, ...]) -> TableDraft:
         """Return the table without some rows of its base."""
         if self.deletes or self.is_truncated:
-            raise InvalidInputError(f"Delete all rows of {self.name} in one step of the transaction.")
+            raise errors.InvalidInputError(f"Delete all rows of {self.name} in one step of the transaction.")
         return replace(self, deletes=deletes)
 
     def with_search(self, scope: kinds.Scope | None = None) -> TableDraft:

@@ -46,16 +46,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .. import errors
 from ..catalog.ledger.jobs import SubmittedJob
-from ..errors import (
-    OUTAGES,
-    ClusterUnavailableError,
-    DuckLakeError,
-    QueryTableError,
-    SparkJobError,
-    StorageError,
-    UntrustedValueError,
-)
 from ..format.log_lines import logger
 from ..format.names.identifiers import QualifiedName
 from ..format.names.paths import job_directory
@@ -197,7 +189,7 @@ class JobLife:
                 if self.submitted is None:
                     self._submit(detached)
                 results = self.outcome()
-        except (JobDeferred, ClusterUnavailableError):
+        except (JobDeferred, errors.ClusterUnavailableError):
             self.leave()
             raise
         except BaseException as error:
@@ -206,14 +198,14 @@ class JobLife:
                 self._fail()
             if self.detached is None:  # no later try finds it, and no commit has begun
                 self.end()
-            if isinstance(error, QueryTableError) and self._has_table(error.table):
-                raise QueryTableError(error.table, error.sources, is_of_lake=True) from None
+            if isinstance(error, errors.QueryTableError) and self._has_table(error.table):
+                raise errors.QueryTableError(error.table, error.sources, is_of_lake=True) from None
             raise
         self.ended()
         return results
 
     def _has_table(self, name: str) -> bool:
-        with suppress(DuckLakeError):
+        with suppress(errors.DuckLakeError):
             return QualifiedName.of(name).folded in {one.folded for one in self.lake.tables()}
         return False
 
@@ -265,7 +257,9 @@ class JobLife:
         try:
             note(job)
             self.lake.close()
-        except DuckLakeError as error:  # the job is submitted, and a later try can ask the cluster for it
+        except (
+            errors.DuckLakeError
+        ) as error:  # the job is submitted, and a later try can ask the cluster for it
             log.warning("Cannot note that job %s is %s: %s", job.job_id, job.application, error)
 
     def is_ours(self) -> bool:
@@ -275,7 +269,7 @@ class JobLife:
         try:
             job = self.lake.jobs.submitted(self.submitted.job_id)
             self.lake.close()
-        except DuckLakeError as error:
+        except errors.DuckLakeError as error:
             log.warning("Cannot ask who waits for job %s: %s", self.submitted.job_id, error)
             return True
         if job is None:  # this try does not ask once it has forgotten the job
@@ -309,7 +303,9 @@ class JobLife:
         job, attempt = self.submitted, self.attempt
         if self.state is not State.ENDED or self.detached is None or job is None or attempt is None:
             return
-        if isinstance(error, OUTAGES) and (job.try_id == attempt.id or not isinstance(error, StorageError)):
+        if isinstance(error, errors.OUTAGES) and (
+            job.try_id == attempt.id or not isinstance(error, errors.StorageError)
+        ):
             log.warning("Job %s has ended and its files stay: a retry commits them", self.request.job_id)
             self.leave()
 
@@ -428,9 +424,9 @@ def _resumed(
         return "the task was cleared since, or its run deleted"
     try:
         planned = verb.plan(lake.as_of(job.base), replace(commit, job_id=job.job_id), submitter.resolve)
-    except OUTAGES:
+    except errors.OUTAGES:
         raise  # the job runs on: the next try plans it
-    except DuckLakeError as error:
+    except errors.DuckLakeError as error:
         return f"it cannot be planned once more: {error}"
     if planned.request is None or job_io.request_digest(planned.request) != job.request_digest:
         return "it does not do what this try would"
@@ -463,7 +459,7 @@ class Finished:
     """The ended jobs of a task: if this very try had submitted one, the error of that, and all requests."""
 
     is_own: bool = False
-    error: DuckLakeError | None = None
+    error: errors.DuckLakeError | None = None
     requests: tuple[JobRequest, ...] = ()
 
 
@@ -485,7 +481,7 @@ def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) ->
 
 def _finish(
     lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, attempt: Attempt
-) -> tuple[JobRequest | None, DuckLakeError | None]:
+) -> tuple[JobRequest | None, errors.DuckLakeError | None]:
     """Wait for an earlier job; return its request, None where that cannot be used, and why it failed.
 
     Raises:
@@ -494,32 +490,32 @@ def _finish(
     """
     application = _application(submitter, job)
     if not job_io.has_request(job.directory, lake.opened.storage_options):
-        gone = SparkJobError(
+        gone = errors.SparkJobError(
             f"The request of job {job.job_id} is not in {job.directory}: it was not waited for."
         )
         return _stopped(submitter, application, gone)
     try:
         request = _request_of(lake, job)
-    except OUTAGES:
+    except errors.OUTAGES:
         raise
-    except DuckLakeError as error:
+    except errors.DuckLakeError as error:
         return _stopped(submitter, application, error)
     if application is None:
         return request, None
     log.info("Waiting for %s, which was submitted earlier", application)
     try:
         _submitted(lake, submitter, request, attempt, replace(job, application=application)).outcome()
-    except ClusterUnavailableError:
+    except errors.ClusterUnavailableError:
         raise
-    except DuckLakeError as error:  # of the job, which has ended
+    except errors.DuckLakeError as error:  # of the job, which has ended
         log.warning("%s failed: %s", application, error)
         return request, error
     return request, None
 
 
 def _stopped(
-    submitter: DetachedSubmitter, application: str | None, error: DuckLakeError
-) -> tuple[None, DuckLakeError]:
+    submitter: DetachedSubmitter, application: str | None, error: errors.DuckLakeError
+) -> tuple[None, errors.DuckLakeError]:
     if application is not None:
         log.warning("Stopping %s: %s", application, error)
         submitter.stop(application)
@@ -547,12 +543,12 @@ def _request_of(lake: Lake, job: SubmittedJob) -> JobRequest:
     uri = job_io.request_uri(job.directory)
     request = job_io.read_request(uri, job.request_digest, lake.opened.storage_options)
     if request.job_id != job.job_id:
-        raise UntrustedValueError(
+        raise errors.UntrustedValueError(
             uri, f"job {request.job_id}", f"is not job {job.job_id}, which it is noted for"
         )
     for plan in request.plans:
         if not plan.directory.startswith(job_directory(plan.root, job.job_id)):
-            raise UntrustedValueError(uri, plan.directory, "is not a directory of the job")
+            raise errors.UntrustedValueError(uri, plan.directory, "is not a directory of the job")
         lake.opened.check_writable(plan.root)
     return request
 
@@ -591,6 +587,6 @@ def remove(lake: Lake, job: SubmittedJob) -> None:
                 job_io.delete_job_directories(_request_of(lake, job), lake.opened.storage_options)
             else:  # its try died before the request was whole
                 job_io.delete_own_directory(job.directory, job.job_id, lake.opened.storage_options)
-        except DuckLakeError as error:
+        except errors.DuckLakeError as error:
             log.warning("Cannot remove what job %s left in %s: %s", job.job_id, job.directory, error)
     lake.jobs.forget_submitted(job.job_id)

@@ -6,14 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import (
-    AlreadyExistsError,
-    InvalidInputError,
-    InvalidStatementError,
-    TableNotFoundError,
-    UnsupportedFeatureError,
-    ViewNotFoundError,
-)
+from .. import errors
 from ..format.snapshots import Consumption, Snapshot, SnapshotId, TableSnapshot
 from ..format.versions import Feature
 from ..planning.reading.predicates import ALWAYS, AllOf, AnyOf, Predicate
@@ -104,14 +97,14 @@ def find_target(
     """Return a table to be written; None: it exists, and was to be made only if it did not."""
     try:
         existing = lake.table_snapshot(name, at.id)
-    except TableNotFoundError:
+    except errors.TableNotFoundError:
         if mode in (WriteMode.APPEND, WriteMode.OVERWRITE):
             raise
         return SqlTarget(lake.reads.new_table(name, new_table_uuid(job_id, name)), mode)
     if mode is WriteMode.CREATE_IF_MISSING:
         return None
     if mode is WriteMode.CREATE:
-        raise AlreadyExistsError("table", str(existing.name))
+        raise errors.AlreadyExistsError("table", str(existing.name))
     if mode is WriteMode.REPLACE:
         return SqlTarget(lake.reads.new_table(name, new_table_uuid(job_id, name)), mode, existing)
     return SqlTarget(existing, mode)
@@ -172,15 +165,15 @@ class Reads:
             self._views[name.folded] = wanted  # before its own query, in which it may not be named
             try:
                 self.tables[wanted] = self._read(name, wanted)
-            except TableNotFoundError as missing:
+            except errors.TableNotFoundError as missing:
                 self._enter_view(name, wanted, missing)
         elif any(name.folded == one.folded for one in self._within):
-            raise InvalidInputError(f"View {name} reads itself{self._through(name)}.")
+            raise errors.InvalidInputError(f"View {name} reads itself{self._through(name)}.")
         return self._views[name.folded]
 
-    def _enter_view(self, name: QualifiedName, wanted: str, missing: TableNotFoundError) -> None:
+    def _enter_view(self, name: QualifiedName, wanted: str, missing: errors.TableNotFoundError) -> None:
         if len(self._within) == _MOST_VIEWS:
-            raise UnsupportedFeatureError(
+            raise errors.UnsupportedFeatureError(
                 f"View {name} is read{self._through(name)}: a query may have {_MOST_VIEWS} views that each "
                 "read the next, not more. Read a view further down, or its tables."
             )
@@ -193,26 +186,26 @@ class Reads:
         others = dict.fromkeys(one for one in (self._within[0], self._within[-1]) if one != name)
         return f" through {' and '.join(map(str, others))}" if others else ""
 
-    def _add_view(self, name: QualifiedName, wanted: str, missing: TableNotFoundError) -> None:
+    def _add_view(self, name: QualifiedName, wanted: str, missing: errors.TableNotFoundError) -> None:
         try:
             found = self.lake.reads.view(name, self.at.id)
-        except ViewNotFoundError:
+        except errors.ViewNotFoundError:
             raise missing from None
         if found.dialect != "spark":
-            raise UnsupportedFeatureError(
+            raise errors.UnsupportedFeatureError(
                 f"View {name} is written in the dialect {found.dialect!r}, which Spark cannot read. Create "
                 "a view with dialect='spark', or read the view's tables directly."
             )
         nested = self.lake.opened.has(Feature.NESTED_SCHEMAS)
         text = found.sql
         if len(text) > _MOST_CHARACTERS:
-            raise UnsupportedFeatureError(
+            raise errors.UnsupportedFeatureError(
                 f"View {name}: its query has {len(text)} characters; {_MOST_CHARACTERS} can be checked."
             )
         try:
             parsed = parse_query(text, name.schema, nested_schemas=nested)
-        except (InvalidStatementError, UnsupportedFeatureError) as error:
-            raise UnsupportedFeatureError(f"View {name}: {error}") from None
+        except (errors.InvalidStatementError, errors.UnsupportedFeatureError) as error:
+            raise errors.UnsupportedFeatureError(f"View {name}: {error}") from None
         text = self.query(parsed)
         names = ", ".join(map(quoted, found.column_aliases))
         named = f"SELECT * FROM ({text}\n) AS v({names})"  # noqa: S608 - as the view's author wrote it
@@ -260,7 +253,7 @@ def refuse_macros(lake: Lake, at: SnapshotId, functions: Collection[FoldedName],
     """Refuse a text of these functions if one is a macro of the lake; ``where`` begins the error."""
     for one in lake.macros(at) if functions else ():
         if one.name.folded in functions:
-            raise UnsupportedFeatureError(
+            raise errors.UnsupportedFeatureError(
                 f"{where}Macro {one.name} is called, but Spark SQL cannot call macros of the lake. Run the "
                 "query in DuckDB, or write the expression out in Spark SQL."
             )

@@ -6,19 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from .. import errors
 from ..catalog.committing.commit import ChangeSet
-from ..errors import (
-    AlreadyExistsError,
-    DuckLakeError,
-    FilesReleasedError,
-    InvalidInputError,
-    NotFoundError,
-    SchemaNotFoundError,
-    SparkJobError,
-    StorageError,
-    TransactionConflictError,
-    UntrustedValueError,
-)
 from ..format.log_lines import logger
 from ..planning.writing.staged import StagedWrite, plan_change_sets
 from ..planning.writing.write import NewTableAndSchema
@@ -52,7 +41,7 @@ def uris_of(staged: Staged, depth: int = 0) -> list[str]:
         case Iterable() if not isinstance(staged, Mapping):
             return [uri for one in staged for uri in uris_of(one, depth + 1)]
         case _:
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"{staged!r} is not a staged write. Give the return value of a task with stage_only=True; a "
                 "task that was skipped or failed returns nothing."
             )
@@ -60,7 +49,7 @@ def uris_of(staged: Staged, depth: int = 0) -> list[str]:
 
 def _check_depth(depth: int) -> None:
     if depth > _DEEPEST:
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             f"staged has lists in lists, more than {_DEEPEST} deep. Give the return values of tasks with "
             "stage_only=True, or a list of them."
         )
@@ -83,7 +72,7 @@ def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:
     seen: set[str] = set()
     for uri, job in zip(uris, jobs, strict=True):
         if uri in seen:
-            raise InvalidInputError(f"The staged write {uri} is given twice; give it once.")
+            raise errors.InvalidInputError(f"The staged write {uri} is given twice; give it once.")
         seen.add(uri)
         if job.released_at is not None:
             raise _released(lake, uri, job)
@@ -96,7 +85,7 @@ def _read(lake: Lake, uri: str, job: RegisteredJob) -> StagedWrite:
     target = staged.target
     if lake.jobs.target_of(job.id) != job_io.target_of_stage(target):
         problem = f"is not the table that job {job.id} was registered for"
-        raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
+        raise errors.UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
     return staged
 
 
@@ -106,14 +95,14 @@ def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
     known = lake.jobs.registered(ids)
     for uri, job_id in zip(uris, ids, strict=True):
         if job_id not in known or uri != job_io.stage_uri(known[job_id].prefix):
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"{uri} is not a staged write of this lake, whose files are below {lake.data_path}."
             )
         lake.jobs.check_directory(known[job_id])
     return [known[job_id] for job_id in ids]
 
 
-def _released(lake: Lake, uri: str, job: RegisteredJob) -> InvalidInputError:
+def _released(lake: Lake, uri: str, job: RegisteredJob) -> errors.InvalidInputError:
     snapshot_id = lake.jobs.snapshot_of(job.id)
     when = f"{job.released_at:%Y-%m-%d %H:%M:%S} UTC"
     if snapshot_id is None:
@@ -122,7 +111,7 @@ def _released(lake: Lake, uri: str, job: RegisteredJob) -> InvalidInputError:
         done = f"was committed at {when}, in snapshot {snapshot_id}"
     else:
         done = f"was committed at {when}, and its rows have been removed since"
-    return InvalidInputError(
+    return errors.InvalidInputError(
         f"The staged write {uri} {done}. To do it again, also clear the task that staged it."
     )
 
@@ -141,23 +130,23 @@ def discard(lake: Lake, uris: list[str]) -> list[str]:
     One that fails does not keep the others; the first error is raised at the end, with the rest as notes.
     """
     discarded: list[str] = []
-    errors: list[DuckLakeError] = []
+    failures: list[errors.DuckLakeError] = []
     for uri, job in zip(uris, _jobs(lake, uris), strict=True):
         try:
             is_waiting = lake.jobs.release(job.id)  # from here on no task can commit it
             is_left = is_waiting or exists(uri, lake.opened.storage_options)  # by a clean-up broken off
             if is_left and _remove(lake, uri, job) and is_waiting:
                 discarded.append(uri)
-        except (SparkJobError, UntrustedValueError) as error:
+        except (errors.SparkJobError, errors.UntrustedValueError) as error:
             error.add_note(
                 f"The staged write {uri} was discarded, and the files that belong to its job by their names "
                 "were deleted"
             )
-            errors.append(error)
-        except StorageError as error:
+            failures.append(error)
+        except errors.StorageError as error:
             error.add_note(f"Some files of the staged write {uri}, which was discarded, may be left")
-            errors.append(error)
-    _raise_first(errors)
+            failures.append(error)
+    _raise_first(failures)
     return discarded
 
 
@@ -172,11 +161,11 @@ def _remove(lake: Lake, uri: str, job: RegisteredJob) -> bool:
     return is_free
 
 
-def _raise_first(errors: Sequence[DuckLakeError]) -> None:
-    for other in errors[1:]:
-        errors[0].add_note("; ".join([*other.__notes__, str(other)]))
-    if errors:
-        raise errors[0]
+def _raise_first(failures: Sequence[errors.DuckLakeError]) -> None:
+    for other in failures[1:]:
+        failures[0].add_note("; ".join([*other.__notes__, str(other)]))
+    if failures:
+        raise failures[0]
 
 
 log = logger(__name__)
@@ -185,7 +174,7 @@ log = logger(__name__)
 def check_given(staged: Staged) -> None:
     """Refuse nothing, and what is not a staged write."""
     if not uris_of(staged):
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             "There is nothing to commit: staged is empty. Give the return values of tasks with "
             "stage_only=True."
         )
@@ -199,9 +188,9 @@ def commit_staged(lake: Lake, staged: Staged, commit: Commit) -> Summary:
     writes = read_staged(lake, staged)
     try:
         committed = commit_writes(lake, writes, commit)
-    except FilesReleasedError as error:
-        raise InvalidInputError(f"{error} Clear the task that staged it.") from error
-    except TransactionConflictError:
+    except errors.FilesReleasedError as error:
+        raise errors.InvalidInputError(f"{error} Clear the task that staged it.") from error
+    except errors.TransactionConflictError:
         log.error(  # noqa: TRY400 - the exception itself is logged by Airflow
             "Nothing was committed; everything is still staged. Clear the task that staged the write to "
             "the conflicting table: it plans again."
@@ -244,7 +233,7 @@ def _in_schema(lake: Lake, one: StagedWrite) -> StagedWrite:
         return one
     try:
         found = lake.reads.new_table(target.name, target.uuid)
-    except (AlreadyExistsError, SchemaNotFoundError):
+    except (errors.AlreadyExistsError, errors.SchemaNotFoundError):
         return one
     return replace(one, target=found)
 
@@ -256,7 +245,7 @@ def _made_since(lake: Lake, staged: Iterable[StagedWrite]) -> dict[FoldedName, T
         if one.creates and one.creates not in made:
             try:
                 made[one.creates] = lake.table_snapshot(one.target.name)
-            except NotFoundError:
+            except errors.NotFoundError:
                 continue
     return made
 
@@ -294,5 +283,5 @@ def _tidy_up(lake: Lake, staged: Staged) -> None:
     """Remove what only the commit needed. It has landed: no failure here may fail the task."""
     try:
         tidy_up(lake, staged)
-    except DuckLakeError as error:
+    except errors.DuckLakeError as error:
         log.warning("Cannot remove the files that only the commit needed: %s", error)

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
+from .. import errors
 from ..catalog.committing.commit import ChangeSet, PlannedCommit
-from ..errors import (
-    FilesReleasedError,
-    InvalidInputError,
-    SparkJobError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-    UntrustedValueError,
-)
 from ..format.log_lines import logger
 from ..format.names.identifiers import QualifiedName, TableName
 from ..format.names.paths import directory_path, is_absolute, job_directory
@@ -52,7 +45,7 @@ class Stream:
     def directory(self) -> str:
         """The checkpoint's directory; ends in ``/``."""
         if not is_absolute(self.checkpoint):
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"checkpoint={self.checkpoint!r} is relative; give an absolute path or a URI."
             )
         return directory_path(self.checkpoint)
@@ -198,16 +191,18 @@ def commit_batches(
             committed = lake.committer.commit_planned(
                 PlannedCommit((change_set,), _info(info, batch), keyed, open_jobs=(batch.job_id,))
             )
-        except FilesReleasedError as error:
+        except errors.FilesReleasedError as error:
             uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
             way_out = f"batch {batch.batch_id} is named by {uri}. {_WAY_OUT}, or use a new checkpoint"
-            raise FilesReleasedError(batch.job_id, way_out) from error
-        except TransactionConflictError as error:
+            raise errors.FilesReleasedError(batch.job_id, way_out) from error
+        except errors.TransactionConflictError as error:
             _refuse_known(lake, checkpoint, batch, error)
             raise
         if committed is None:
             uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
-            raise SparkJobError(f"{uri} names no files, but a batch without rows is never staged. Remove it.")
+            raise errors.SparkJobError(
+                f"{uri} names no files, but a batch without rows is never staged. Remove it."
+            )
         if not committed.is_earlier:
             base = committed.id  # the commit has looked at what came before it
         yield CommittedBatch(batch_id, committed.id, None if committed.is_earlier else batch.result)
@@ -217,17 +212,17 @@ def _refuse(checkpoint: str, batch: StagedBatch, problem: str | None) -> None:
     """Raise an UntrustedValueError if there is a problem with the job that a batch names."""
     if problem is not None:
         uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
-        raise UntrustedValueError(uri, f"job {batch.job_id}", f"{problem}. {_WAY_OUT}")
+        raise errors.UntrustedValueError(uri, f"job {batch.job_id}", f"{problem}. {_WAY_OUT}")
 
 
 def _refuse_known(
-    lake: Lake, checkpoint: str, batch: StagedBatch, conflict: TransactionConflictError
+    lake: Lake, checkpoint: str, batch: StagedBatch, conflict: errors.TransactionConflictError
 ) -> None:
     """Raise an UntrustedValueError if a conflict came of files that are the lake's already."""
     for path in sorted(lake.reads.registered_files([file.path for file in batch.result.data_files])):
         uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
         problem = "is already a data file of the lake, through another record; remove this record"
-        raise UntrustedValueError(uri, path, problem) from conflict
+        raise errors.UntrustedValueError(uri, path, problem) from conflict
 
 
 def _why_not_of_stream(lake: Lake, table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> str | None:
@@ -253,9 +248,9 @@ def _info(info: CommitInfo, batch: StagedBatch) -> CommitInfo:
 def _changes(table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> tuple[Change, ...]:
     try:
         return append_to_existing(table, batch.result, is_staged=True)
-    except TransactionConflictError as error:
+    except errors.TransactionConflictError as error:
         uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
-        raise UnsupportedFeatureError(
+        raise errors.UnsupportedFeatureError(
             f"Batch {batch.batch_id} was written before the columns or partition keys of {table.name} were "
             f"changed; this release does not rewrite it. Add its files, which {uri} names, with "
             "DuckLakeAddFilesOperator, and then remove that record."

@@ -17,14 +17,14 @@ from airflow_provider_ducklake.lake.format.types.ducklake_types import (
     parse_type,
 )
 from airflow_provider_ducklake.lake.format.types.values import parse_physical
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import (
     arrow_schema,
     arrow_type,
     check_and_cast,
     fields_of_arrow,
     from_physical,
 )
-from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id
+from airflow_provider_ducklake.lake.storage.arrow.reshape import field_id
 
 # (DuckLake type, Arrow type): each the other's
 BOTH_WAYS = [

@@ -5,7 +5,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.format.types.texts import INTERVAL
-from airflow_provider_ducklake.lake.storage.parquet.scalars import (
+from airflow_provider_ducklake.lake.storage.arrow.scalars import (
     ARROW_INTERVAL,
     INTERVAL_PARTS,
     STORED_INTERVAL,

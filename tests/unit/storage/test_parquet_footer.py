@@ -9,12 +9,12 @@ from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatu
 from airflow_provider_ducklake.lake.format.files import ColumnStats, FileKey, LiveDataFile
 from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.format.snapshots import ColumnId, DataFileId, SnapshotId
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_schema
+from airflow_provider_ducklake.lake.storage.arrow.reshape import by_name
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
 from airflow_provider_ducklake.lake.storage.parquet.footer import NanRule, read_footer, read_metadata
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet, open_plain_parquet
 from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
-from airflow_provider_ducklake.lake.storage.parquet.reshape import by_name
 
 RECORDED = Path(__file__).parents[2] / "golden" / "parquet_mr"
 # recorded file → (type, value_count, null_count, min, max, contains_nan, only_nan)

@@ -9,8 +9,8 @@ import pytest
 from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.format.schema import TableSchema, new_columns
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_schema
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
 from airflow_provider_ducklake.lake.storage.parquet.footer import read_footer
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 

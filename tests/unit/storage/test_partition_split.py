@@ -3,7 +3,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.storage.parquet.rows import physical
+from airflow_provider_ducklake.lake.storage.arrow.rows import physical
 
 
 def test_a_decimal_keeps_all_its_digits():

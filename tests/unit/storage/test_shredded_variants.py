@@ -13,8 +13,8 @@ from airflow_provider_ducklake.lake.format.schema import Column
 from airflow_provider_ducklake.lake.format.snapshots import ColumnId
 from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.format.types.variants import Instant, decode_variant, encode_variant
+from airflow_provider_ducklake.lake.storage.nested_values.shredding import VARIANT, read_variants
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
-from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT, read_variants
 
 METADATA = encode_variant({"a": 0, "b": 0, "c": 0})[0]
 UUIDS = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([UUID(int=7).bytes], pa.binary(16)))

@@ -15,8 +15,12 @@ from airflow_provider_ducklake.lake.format.types.variant_bytes import (
     value_end,
 )
 from airflow_provider_ducklake.lake.format.types.variants import Instant, decode_variant, encode_variant
-from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import VALUES, elements_of, objects_of
-from airflow_provider_ducklake.lake.storage.parquet.variant_checks import are_sound
+from airflow_provider_ducklake.lake.storage.nested_values.variant_arrays import (
+    VALUES,
+    elements_of,
+    objects_of,
+)
+from airflow_provider_ducklake.lake.storage.nested_values.variant_checks import are_sound
 
 SCALARS = (
     True, False, 0, -1, 127, 300, -70_000, 2**40, 1.5, -math.inf, Decimal("1.25"), Decimal("-123456789.5"),

@@ -5,21 +5,14 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_ducklake.lake.errors import ZombieCommitError
-from airflow_provider_ducklake.lake.format.snapshots import (
-    CommitKey,
-    CommitRecord,
-    OnClear,
-    RestoredTable,
-    SnapshotId,
-    TableId,
-)
+from airflow_provider_ducklake.lake.format import snapshots as ids
 from airflow_provider_ducklake.lake.transaction.changes_made import Replay, replay_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def record(generation: int, table_id: int = 1) -> CommitRecord:
-    return CommitRecord(generation, TableId(table_id), SnapshotId(generation + 10), 0, 3, NOW)
+def record(generation: int, table_id: int = 1) -> ids.CommitRecord:
+    return ids.CommitRecord(generation, ids.TableId(table_id), ids.SnapshotId(generation + 10), 0, 3, NOW)
 
 
 FIRST, SECOND, SECOND_TABLE, EARLIER = record(1), record(2), record(2, 5), record(-1)
@@ -28,31 +21,33 @@ FIRST, SECOND, SECOND_TABLE, EARLIER = record(1), record(2), record(2, 5), recor
 @pytest.mark.parametrize(
     ("found", "generation", "on_clear", "expected"),
     [
-        ([], 1, OnClear.REPLACE, Replay()),
-        ([], 1, OnClear.SKIP, Replay()),
-        ([FIRST], 1, OnClear.REPLACE, Replay(done=(FIRST,))),
-        ([FIRST], 1, OnClear.APPEND, Replay(done=(FIRST,))),
-        ([FIRST], 2, OnClear.REPLACE, Replay(replaced=(FIRST,))),
-        ([FIRST], 2, OnClear.APPEND, Replay()),
-        ([FIRST], 2, OnClear.SKIP, Replay(done=(FIRST,))),
-        ([FIRST, SECOND, SECOND_TABLE], 2, OnClear.REPLACE, Replay(done=(SECOND, SECOND_TABLE))),
-        ([FIRST, SECOND, SECOND_TABLE], 5, OnClear.REPLACE, Replay(replaced=(SECOND, SECOND_TABLE))),
-        ([EARLIER], 1, OnClear.REPLACE, Replay(replaced=(EARLIER,))),
-        ([EARLIER, FIRST], 1, OnClear.REPLACE, Replay(done=(FIRST,))),
-        ([EARLIER, FIRST], 2, OnClear.REPLACE, Replay(replaced=(FIRST,))),
+        ([], 1, ids.OnClear.REPLACE, Replay()),
+        ([], 1, ids.OnClear.SKIP, Replay()),
+        ([FIRST], 1, ids.OnClear.REPLACE, Replay(done=(FIRST,))),
+        ([FIRST], 1, ids.OnClear.APPEND, Replay(done=(FIRST,))),
+        ([FIRST], 2, ids.OnClear.REPLACE, Replay(replaced=(FIRST,))),
+        ([FIRST], 2, ids.OnClear.APPEND, Replay()),
+        ([FIRST], 2, ids.OnClear.SKIP, Replay(done=(FIRST,))),
+        ([FIRST, SECOND, SECOND_TABLE], 2, ids.OnClear.REPLACE, Replay(done=(SECOND, SECOND_TABLE))),
+        ([FIRST, SECOND, SECOND_TABLE], 5, ids.OnClear.REPLACE, Replay(replaced=(SECOND, SECOND_TABLE))),
+        ([EARLIER], 1, ids.OnClear.REPLACE, Replay(replaced=(EARLIER,))),
+        ([EARLIER, FIRST], 1, ids.OnClear.REPLACE, Replay(done=(FIRST,))),
+        ([EARLIER, FIRST], 2, ids.OnClear.REPLACE, Replay(replaced=(FIRST,))),
     ],
 )
 def test_the_newest_generation_decides(found, generation, on_clear, expected):
-    assert replay_of(found, CommitKey(("k",), generation), on_clear) == expected
+    assert replay_of(found, ids.CommitKey(("k",), generation), on_clear) == expected
 
 
-def nothing(generation: int) -> CommitRecord:
-    return CommitRecord(generation, None, SnapshotId(generation + 10), 0, 0, NOW)
+def nothing(generation: int) -> ids.CommitRecord:
+    return ids.CommitRecord(generation, None, ids.SnapshotId(generation + 10), 0, 0, NOW)
 
 
-def restored(at: int, as_of: int, table_id: int = 1, source: int | None = None) -> RestoredTable:
+def restored(at: int, as_of: int, table_id: int = 1, source: int | None = None) -> ids.RestoredTable:
     source = table_id if source is None else source
-    return RestoredTable(TableId(table_id), SnapshotId(at), TableId(source), SnapshotId(as_of))
+    return ids.RestoredTable(
+        ids.TableId(table_id), ids.SnapshotId(at), ids.TableId(source), ids.SnapshotId(as_of)
+    )
 
 
 THIRD = record(3)  # a generation commits ten snapshots after its number
@@ -85,7 +80,7 @@ THIRD = record(3)  # a generation commits ten snapshots after its number
     ],
 )
 def test_what_a_restore_brought_back_is_replaced_and_what_it_undid_is_not(found, restores, expected):
-    replaced = replay_of(found, CommitKey(("k",), 99), OnClear.REPLACE, restores).replaced
+    replaced = replay_of(found, ids.CommitKey(("k",), 99), ids.OnClear.REPLACE, restores).replaced
 
     assert [(one.generation, one.table_id) for one in replaced] == expected
 
@@ -93,19 +88,23 @@ def test_what_a_restore_brought_back_is_replaced_and_what_it_undid_is_not(found,
 def test_a_commit_that_a_restore_undid_is_not_made_again_by_a_retry():
     restores = [restored(13, 10)]
 
-    assert replay_of([SECOND], CommitKey(("k",), 2), OnClear.REPLACE, restores) == Replay(done=(SECOND,))
-    assert replay_of([SECOND], CommitKey(("k",), 3), OnClear.SKIP, restores) == Replay(done=(SECOND,))
+    assert replay_of([SECOND], ids.CommitKey(("k",), 2), ids.OnClear.REPLACE, restores) == Replay(
+        done=(SECOND,)
+    )
+    assert replay_of([SECOND], ids.CommitKey(("k",), 3), ids.OnClear.SKIP, restores) == Replay(done=(SECOND,))
 
 
-@pytest.mark.parametrize("on_clear", list(OnClear))
+@pytest.mark.parametrize("on_clear", list(ids.OnClear))
 def test_a_newer_generation_forbids_the_commit(on_clear):
     with pytest.raises(ZombieCommitError, match=r"snapshot 12 since \(generation 2\)"):
-        replay_of([FIRST, SECOND], CommitKey(("k",), 1), on_clear)
+        replay_of([FIRST, SECOND], ids.CommitKey(("k",), 1), on_clear)
 
 
 def test_names_that_look_alike_are_different_keys():
-    digests = {CommitKey(names).digest for names in [("a", "b"), ("a,b",), ("a", 1), ("a", "1"), ('a","b',)]}
+    digests = {
+        ids.CommitKey(names).digest for names in [("a", "b"), ("a,b",), ("a", 1), ("a", "1"), ('a","b',)]
+    }
 
     assert len(digests) == 5
     assert all(len(digest) == 64 for digest in digests)
-    assert CommitKey(("a",), 2).digest == CommitKey(("a",)).digest
+    assert ids.CommitKey(("a",), 2).digest == ids.CommitKey(("a",)).digest

@@ -202,7 +202,7 @@ class _Since:
 
 def row_ids_of(scope: RowScope, inlined: Sequence[InlinedRows]) -> list[int]:
     """Return the ids of those of some rows in the catalog that are of a scope."""
-    from ...storage.parquet.rows import partition_of_rows
+    from ...storage.arrow.rows import partition_of_rows
     from ...storage.rows.inlined_values import inlined_in_schema
     from ...storage.rows.table_reader import wanted_row_ids
 

@@ -64,7 +64,7 @@ def table_definition(
 def _columns(columns: Mapping[str, str | DuckLakeType] | pa.Schema, not_null: Sequence[str]) -> TableSchema:
     if isinstance(columns, Mapping):
         return new_columns(columns, not_null)
-    from ...storage.parquet.arrow_types import fields_of_arrow
+    from ...storage.arrow.arrow_types import fields_of_arrow
 
     required: list[Any] = [field.name for field in columns if not field.nullable]
     return new_columns(fields_of_arrow(columns), [*required, *not_null])

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from uuid6 import uuid7
 
-from ...errors import (
-    CommitStateUnknownError,
-    InvalidInputError,
-    MacroNotFoundError,
-    SchemaNotFoundError,
-    TableNotFoundError,
-    ViewNotFoundError,
-)
+from ... import errors
 from ...format.arguments import methods_take_arguments
 from ...format.defaults import SqlDefault, SqlExpression, default_of
 from ...format.log_lines import logger
@@ -112,7 +105,7 @@ class LakeTransaction:
             return
         try:
             self.committed = self._commit()
-        except CommitStateUnknownError:
+        except errors.CommitStateUnknownError:
             raise
         except Exception:  # did not land; an interruption (BaseException) may follow COMMIT and keeps them
             self._remove(self._new_files)
@@ -270,7 +263,7 @@ class LakeTransaction:
         draft = self._table(table)
         base = base_of(draft)
         if draft.files or draft.inlined or draft.columns != base.schema:
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"Delete rows of {draft.name} before the transaction adds rows to it or alters it."
             )
         with self._lake.planned_on(base.snapshot.id), self._lake.translated():
@@ -316,14 +309,14 @@ class LakeTransaction:
             return
         parsed = type_of(type_)
         if isinstance(default, SqlExpression):
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"Column {column!r}: existing rows get the default of a new column, so it must be a "
                 "literal. Add the column without a default, then call set_default."
             )
         stored, initial = default_of(default, parsed)
         adds_rows = bool(draft.files or draft.inlined)
         if not nullable and initial is None and (adds_rows or self._base.rows.had_any(draft.base)):
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"Column {column!r} of {draft.name} cannot be NOT NULL without a default: existing rows "
                 "would hold NULL in it."
             )
@@ -386,7 +379,7 @@ class LakeTransaction:
         changed = draft.with_nullability(column, nullable=False)
         given = draft.find(column)
         if draft.inlines_null(given) or self._base.rows.may_hold_null(draft.base, draft.files, given):
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"Column {column!r} of {draft.name} may hold NULL according to its statistics. Fill or "
                 "delete such rows, then compact the table to update the statistics."
             )
@@ -522,9 +515,11 @@ class LakeTransaction:
         """
         name = QualifiedName.of(view)
         if dialect not in _DIALECTS:
-            raise InvalidInputError(f"The view's dialect {dialect!r} is not one of {', '.join(_DIALECTS)}.")
+            raise errors.InvalidInputError(
+                f"The view's dialect {dialect!r} is not one of {', '.join(_DIALECTS)}."
+            )
         if not sql.strip() or not is_storable(sql):
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"The view {name} needs SQL that is not empty and has no NUL character and no unpaired "
                 "surrogate."
             )
@@ -561,7 +556,7 @@ class LakeTransaction:
         name = QualifiedName.of(view)
         found = self._draft.find_view(name)
         if found is None:
-            raise ViewNotFoundError(str(name), self._base.snapshot_id)
+            raise errors.ViewNotFoundError(str(name), self._base.snapshot_id)
         return found
 
     # Macros
@@ -610,7 +605,9 @@ class LakeTransaction:
         if found is not None:
             self._draft.drop_macro(found)
         elif not if_exists:
-            raise MacroNotFoundError(str(name), self._base.snapshot_id, "table macro" if table else "macro")
+            raise errors.MacroNotFoundError(
+                str(name), self._base.snapshot_id, "table macro" if table else "macro"
+            )
 
     # Rows
 
@@ -707,7 +704,7 @@ class LakeTransaction:
         chosen = Source(source, format, snapshot_id, version, *given)
         try:
             draft = self._table(table)
-        except (SchemaNotFoundError, TableNotFoundError):
+        except (errors.SchemaNotFoundError, errors.TableNotFoundError):
             if not create_table:
                 raise
             draft = None
@@ -745,9 +742,9 @@ class LakeTransaction:
             InvalidValueError: strings that are not UTF-8, or not JSON in a ``json`` column.
             StorageError: a file cannot be written.
         """
-        from ...storage.parquet.arrow_types import check_and_cast
-        from ...storage.parquet.rows import sorted_rows, split_by_partition
-        from ...storage.parquet.string_checks import refuse_bad_strings
+        from ...storage.arrow.arrow_types import check_and_cast
+        from ...storage.arrow.rows import sorted_rows, split_by_partition
+        from ...storage.arrow.string_checks import refuse_bad_strings
 
         draft = self._table(table)
         rows = check_and_cast(rows, draft.columns, str(draft.name))

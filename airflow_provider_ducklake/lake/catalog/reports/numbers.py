@@ -247,7 +247,7 @@ def column_bounds(
     connection: sa.Connection, catalog: Catalog, table: TableSnapshot, name: str
 ) -> ColumnBounds | None:
     """Return the bounds of a top-level column; None where the catalog does not say them exactly."""
-    from ...storage.parquet.arrow_types import from_physical
+    from ...storage.arrow.arrow_types import from_physical
 
     column = table.schema.find(name, str(table.name))
     try:
@@ -285,7 +285,7 @@ def _history(
 
 
 def _of_inlined(parts: Sequence[InlinedRows], column: Column) -> Bounds:
-    from ...storage.parquet.arrow_types import values_of
+    from ...storage.arrow.arrow_types import values_of
     from ...storage.rows.inlined_values import inlined_in_schema
 
     rows = inlined_in_schema(parts, TableSchema((column,)))

@@ -193,7 +193,7 @@ def _key(plan: ChangeFeedPlan, spec: PartitionSpec, values: Sequence[str | None]
 
 def _of_inlined(plan: ChangeFeedPlan) -> Iterator[str | None]:
     """Yield the partitions that rows in the catalog will be flushed to."""
-    from ...storage.parquet.rows import split_by_partition
+    from ...storage.arrow.rows import split_by_partition
     from ...storage.rows.inlined_values import inlined_in_schema
 
     touched = tuple(

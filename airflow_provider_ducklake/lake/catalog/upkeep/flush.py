@@ -15,18 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import table
 from uuid6 import uuid7
 
-from ...errors import (
-    CatalogError,
-    CommitStateUnknownError,
-    DuckLakeError,
-    InvalidInputError,
-    InvalidValueError,
-    SchemaNotFoundError,
-    StorageError,
-    TableNotFoundError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
+from ... import errors
 from ...format.log_lines import logger
 from ...format.names.paths import job_directory
 from ...format.versions import Feature
@@ -152,9 +141,11 @@ class FlushRule:
 
     def __post_init__(self) -> None:
         if self.table is not None and self.schema is not None:
-            raise InvalidInputError(f"Give a table or a schema, not both: {self.table} and {self.schema!r}.")
+            raise errors.InvalidInputError(
+                f"Give a table or a schema, not both: {self.table} and {self.schema!r}."
+            )
         if self.min_rows < 0:
-            raise InvalidInputError(f"min_rows={self.min_rows}: give 0 or more.")
+            raise errors.InvalidInputError(f"min_rows={self.min_rows}: give 0 or more.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +185,7 @@ class Flush:
     rule: FlushRule
     commit: Commit
     _ready: dict[QualifiedName, _Flushed] = field(default_factory=dict)
-    _failed: dict[QualifiedName, DuckLakeError] = field(default_factory=dict)
+    _failed: dict[QualifiedName, errors.DuckLakeError] = field(default_factory=dict)
 
     def dry_run(self) -> list[FlushResult]:
         """Compute what would be flushed, and change nothing."""
@@ -215,15 +206,15 @@ class Flush:
             raise self._failures(committed)
         return [one.result(committed) for one in self._ready.values()] if committed is not None else []
 
-    def _failures(self, committed: CommittedSnapshot | None) -> DuckLakeError:
-        errors = list(self._failed.values())
-        may_pass = any(isinstance(error, StorageError) for error in errors)
-        if committed is None and len(errors) == 1 and not may_pass:
-            return errors[0]
+    def _failures(self, committed: CommittedSnapshot | None) -> errors.DuckLakeError:
+        failures = list(self._failed.values())
+        may_pass = any(isinstance(error, errors.StorageError) for error in failures)
+        if committed is None and len(failures) == 1 and not may_pass:
+            return failures[0]
         done = f"snapshot {committed.id} flushed {len(self._ready)} others" if committed else "nothing landed"
         of_each = "; ".join(f"{name}: {error}" for name, error in self._failed.items())
-        kind = StorageError if may_pass else CatalogError
-        return kind(f"{len(errors)} tables could not be flushed, {done}. {of_each}")
+        kind = errors.StorageError if may_pass else errors.CatalogError
+        return kind(f"{len(failures)} tables could not be flushed, {done}. {of_each}")
 
     def _commit(self, names: Sequence[QualifiedName]) -> CommittedSnapshot | None:
         for attempt in range(_TRIES):
@@ -231,13 +222,13 @@ class Flush:
             try:
                 ready = self._ready.values()
                 return self.commit([one.change_set for one in ready], [one.job_id for one in ready])
-            except TransactionConflictError as error:
+            except errors.TransactionConflictError as error:
                 if attempt == _TRIES - 1:
                     self._discard_all()
                     raise
                 log.info("%s Those tables are read again.", error)
                 names = self._discard_stale()
-            except CommitStateUnknownError:
+            except errors.CommitStateUnknownError:
                 raise  # the files may be the lake's
             except Exception:  # did not land; an interruption may follow COMMIT and keeps the files
                 self._discard_all()
@@ -256,7 +247,7 @@ class Flush:
         """Do as ``_make_ready``; a table that was not named does not keep the others."""
         try:
             self._make_ready(name)
-        except DuckLakeError as error:
+        except errors.DuckLakeError as error:
             if self.rule.table is not None or not _is_of_one_table(error):
                 raise
             log.warning("%s is left unchanged: %s", name, error)
@@ -289,7 +280,7 @@ class Flush:
         """Plan the flush of a table; None: nothing to flush, or it is to be left alone."""
         try:
             plan = self._read_plan(connection, name)
-        except (TableNotFoundError, SchemaNotFoundError):
+        except (errors.TableNotFoundError, errors.SchemaNotFoundError):
             if self.rule.table is not None:
                 raise
             return None  # dropped in the meantime
@@ -303,7 +294,7 @@ class Flush:
             return True
         message = f"The inlined rows of {plan.table.name} stay in the catalog: {plan.why_not}."
         if self.rule.table is not None:
-            raise UnsupportedFeatureError(f"{message} Flush them with DuckDB.")
+            raise errors.UnsupportedFeatureError(f"{message} Flush them with DuckDB.")
         log.warning("%s", message)
         return False
 
@@ -363,10 +354,13 @@ class Flush:
         return flushing.write(rows_with_lives(part) for part in found)
 
 
-def _is_of_one_table(error: DuckLakeError) -> bool:
+def _is_of_one_table(error: errors.DuckLakeError) -> bool:
     """Return True for a store, or for rows of one table that cannot be read or written."""
-    rows = (CatalogError, UnsupportedFeatureError)  # not their subclasses, which are about the lake
-    return isinstance(error, StorageError | InvalidValueError) or type(error) in rows
+    rows = (
+        errors.CatalogError,
+        errors.UnsupportedFeatureError,
+    )  # not their subclasses, which are about the lake
+    return isinstance(error, errors.StorageError | errors.InvalidValueError) or type(error) in rows
 
 
 def _changes(plan: FlushPlan, files: tuple[FlushedFile, ...]) -> Iterator[Change]:
@@ -396,6 +390,6 @@ def _changes(plan: FlushPlan, files: tuple[FlushedFile, ...]) -> Iterator[Change
 def _fits(catalog: Catalog, change_set: ChangeSet) -> bool:
     try:
         check_change_set(catalog, change_set)
-    except TransactionConflictError:
+    except errors.TransactionConflictError:
         return False
     return True

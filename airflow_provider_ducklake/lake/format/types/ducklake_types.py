@@ -23,7 +23,7 @@ from ..versions import Feature
 # The scalar types: one row each, with every fact that the format and the pure rules use.
 #
 # What Arrow, Spark and the catalog databases make of a type stands in one table each, with exactly the rows
-# of this one: ``storage/parquet/scalars.py``, ``spark/types/spark_types.py`` and
+# of this one: ``storage/arrow/scalars.py``, ``spark/types/spark_types.py`` and
 # ``catalog/snapshot/inlined_tables.py``. CONTRIBUTING ("Add a scalar type") says what a type of another
 # kind needs besides. *Source:* DuckLake spec "Data Types"; the set is the one the reference accepts.
 

@@ -24,10 +24,10 @@ from ...errors import StorageError
 from ...format.files import LiveDataFile
 from ...format.schema import Column, TableSchema
 from ...planning.reading.scan import ScanPlan, columns_to_read
+from ...storage.arrow.reshape import is_list, ordinals
 from ...storage.files.filesystem import Location, StorageOptions, open_filesystem
 from ...storage.files.parallel import in_threads
 from ...storage.parquet.reader import carrier_schema, in_carriers
-from ...storage.parquet.reshape import is_list, ordinals
 from ...storage.rows.inlined_values import inlined_in_schema
 from ...storage.rows.table_reader import gone_positions, visible_rows
 from ..job.codec import Json, decode, encode

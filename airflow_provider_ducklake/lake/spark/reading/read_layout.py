@@ -20,12 +20,12 @@ from ...format.options import OF_CODINGS
 from ...format.schema import Column, TableSchema
 from ...format.types import ducklake_types as dl
 from ...format.types.values import physical_range
+from ...storage.arrow.arrow_types import arrow_type, stored_type
+from ...storage.arrow.reshape import by_field_id, is_list
 from ...storage.files.parallel import in_threads
-from ...storage.parquet.arrow_types import arrow_type, stored_type
 from ...storage.parquet.footer import leaf_columns
 from ...storage.parquet.readable import is_in_old_calendar, undecodable
 from ...storage.parquet.reader import file_fields, file_footer
-from ...storage.parquet.reshape import by_field_id, is_list
 from ...storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
 from ..types.spark_types import SPARK_SCALARS, read_type
 from .read_deletes import is_read_by_spark, reserved

@@ -25,8 +25,8 @@ from ...errors import SparkJobError
 from ...format.files import DataFile
 from ...format.log_lines import logger
 from ...planning.writing.write import WritePlan
-from ...storage.parquet.rows import values_of_row
-from ...storage.parquet.string_checks import BadStrings, bad_strings, error_of, together
+from ...storage.arrow.rows import values_of_row
+from ...storage.arrow.string_checks import BadStrings, bad_strings, error_of, together
 from ...storage.parquet.writer import RollingWriter
 from ..job.codec import decode, encode
 from ..job.errors import typed

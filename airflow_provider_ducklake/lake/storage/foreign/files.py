@@ -20,8 +20,8 @@ from ...planning.writing.source_table import (
     SourceTable,
     identity_of_text,
 )
+from ..arrow.reshape import field_id
 from ..parquet.foreign_files import FieldNames, footer_value, inspect_file
-from ..parquet.reshape import field_id
 
 if TYPE_CHECKING:
     import pyarrow as pa

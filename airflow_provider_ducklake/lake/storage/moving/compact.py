@@ -15,10 +15,10 @@ from ...errors import StorageError, UnsupportedFeatureError
 from ...format.schema import TableSchema
 from ...planning.reading.scan import ScanPlan
 from ...transaction.changes import MergedFile, RewriteSource, RewrittenFile
+from ..arrow.reshape import ordinals
 from ..files.filesystem import Location, open_filesystem
 from ..files.parallel import in_threads, in_threads_ahead, made_ahead
 from ..parquet.reader import StoredRows, read_row_groups
-from ..parquet.reshape import ordinals
 from ..parquet.writer import RollingWriter
 from ..rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions, visible_rows
 from .verify_files import stores_row_ids

@@ -21,10 +21,10 @@ from ...format.schema import TableSchema
 from ...format.snapshots import PartitionId, SnapshotId
 from ...planning.reading.scan import END_SNAPSHOT, SYSTEM_CELLS, InlinedRows
 from ...transaction.changes import FlushedDeletes, FlushedFile
+from ..arrow.reshape import ordinals
+from ..arrow.rows import sorted_rows, split_by_partition
+from ..arrow.string_checks import BadStrings, bad_strings, error_of
 from ..deletes.deletes import write_delete_file
-from ..parquet.reshape import ordinals
-from ..parquet.rows import sorted_rows, split_by_partition
-from ..parquet.string_checks import BadStrings, bad_strings, error_of
 from ..parquet.writer import RollingWriter
 from ..rows.inlined_values import rows_of
 from ..rows.table_reader import ROW_ID, SNAPSHOT_ID

@@ -24,6 +24,9 @@ from ...errors import StorageError, UnsupportedFeatureError, UntrustedValueError
 from ...format.partitioning import hive_directory
 from ...format.schema import TableSchema
 from ...planning.upkeep.restore import FileLook, FilePair, RewriteBin, has_later_rows
+from ..arrow.arrow_types import arrow_field
+from ..arrow.reshape import field_id, ordinals
+from ..arrow.rows import split_by_partition
 from ..deletes.deletes import positions_of
 from ..deletes.vectors import VECTOR_MAGIC
 from ..files.durable import make_parents, sync_directory
@@ -40,7 +43,6 @@ from ..files.filesystem import (
 from ..files.local import lies_below
 from ..files.parallel import in_threads
 from ..files.writing import CopiedFile, copy_file
-from ..parquet.arrow_types import arrow_field
 from ..parquet.footer import open_footer
 from ..parquet.modules import TAIL_BYTES, footer_length
 from ..parquet.opening import (
@@ -52,8 +54,6 @@ from ..parquet.opening import (
     with_annotations,
 )
 from ..parquet.reader import read_data_file
-from ..parquet.reshape import field_id, ordinals
-from ..parquet.rows import split_by_partition
 from ..parquet.writer import RollingWriter, columns_with_statistics
 from ..rows.inlined_values import inlined_in_schema
 from ..rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions

@@ -18,12 +18,12 @@ from ...format.types.ducklake_types import DuckLakeType, is_float, is_misread_by
 from ...format.types.values import parse_physical
 from ...planning.reading.pruning import TextBounds, covers, has_bounds
 from ...planning.upkeep.findings import Finding, FindingCode, Named
+from ..arrow.arrow_types import ducklake_type
+from ..arrow.reshape import field_id
 from ..deletes.deletes import deleted_rows
 from ..deletes.vectors import footer_bytes
 from ..files.filesystem import Location, read_whole, storage_errors
-from ..parquet.arrow_types import ducklake_type
 from ..parquet.footer import NanRule, check_field_ids, footer_stats, read_metadata
-from ..parquet.reshape import field_id
 from ..rows.table_reader import SNAPSHOT_ID, row_id_column
 
 if TYPE_CHECKING:

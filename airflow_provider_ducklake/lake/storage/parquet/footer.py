@@ -21,12 +21,12 @@ from ...format.snapshots import ColumnId
 from ...format.types.ducklake_types import TEXTS, DecimalType, DuckLakeType, ScalarKind, ScalarType, is_float
 from ...format.types.geometry import GeometryStats
 from ...format.types.values import Physical, format_physical, is_readable
+from ..arrow.reshape import Matcher, by_field_id, field_id, is_list
+from ..arrow.scalars import ARROW_SCALARS, Decoder, scaled
 from ..files.filesystem import Location, open_input
-from .geometries import geometry_stats
+from ..nested_values.geometries import geometry_stats
 from .modules import READ_AHEAD_BYTES, TAIL_BYTES, check_row_counts, footer_length
 from .opening import open_parquet
-from .reshape import Matcher, by_field_id, field_id, is_list
-from .scalars import ARROW_SCALARS, Decoder, scaled
 
 if TYPE_CHECKING:
     from ...format.schema import Column, TableSchema

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import StorageError, UnsupportedFeatureError
+from ..arrow.reshape import BYTE_ARRAY, Leaf, SchemaNode, leaves_of, read_tree
 from .modules import (
     MAGIC,
     Field,
@@ -25,7 +26,6 @@ from .modules import (
     varint,
     write_struct,
 )
-from .reshape import BYTE_ARRAY, Leaf, SchemaNode, leaves_of, read_tree
 
 # Fields of the footer's structs, by Parquet's own numbers.
 _VERSION, _SCHEMA, _ROWS, _ROW_GROUPS, _CREATED_BY, _ALGORITHM = 1, 2, 3, 4, 6, 8  # of FileMetaData

@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...errors import (
-    InvalidInputError,
-    InvalidPartitionError,
-    InvalidTypeError,
-    SchemaMismatchError,
-    StorageError,
-    UnsupportedFeatureError,
-)
+from ... import errors
 from ...format.files import ColumnStats, DataFile, MappedColumn
 from ...format.names.identifiers import fold
 from ...format.partitioning import (
@@ -43,8 +36,11 @@ from ...format.types.values import (
     order_key,
     parse_physical,
 )
+from ..arrow.arrow_types import ducklake_type
+from ..arrow.reshape import PHYSICAL_TYPES, SchemaNode, field_id, is_list
+from ..arrow.string_checks import bad_bound
 from ..files.filesystem import Location, open_input
-from .arrow_types import ducklake_type
+from ..nested_values.geometries import with_geometries
 from .footer import (
     FIRST_RESERVED_FIELD_ID,
     NanRule,
@@ -55,11 +51,8 @@ from .footer import (
     merge_chunks,
     open_footer,
 )
-from .geometries import with_geometries
 from .opening import parquet_file
 from .readable import has_wrong_flags, is_in_old_calendar, list_element, unread_by_duckdb, unread_chunks
-from .reshape import PHYSICAL_TYPES, SchemaNode, field_id, is_list
-from .string_checks import bad_bound
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -135,7 +128,7 @@ def type_of_leaf(node: SchemaNode, type_: pa.DataType, where: str) -> dl.DuckLak
         return dl.ScalarType("time") if type_.unit == "us" else None
     try:
         return ducklake_type(read_as, where)
-    except InvalidTypeError:
+    except errors.InvalidTypeError:
         return None
 
 
@@ -199,18 +192,18 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
     """
     try:
         footer = open_footer(location)
-    except StorageError as error:
+    except errors.StorageError as error:
         if isinstance(error.__cause__, OSError):  # of a store, which may pass
             raise
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             f"{str(error).rstrip('.')}. Replace the file by a sound one, or leave it out."
         ) from error
     metadata = footer.metadata
     _refuse_reserved(metadata, location.uri)
     if problem := unread_by_duckdb(footer.layout.root):
-        raise UnsupportedFeatureError(f"{location.uri}: {problem}")
+        raise errors.UnsupportedFeatureError(f"{location.uri}: {problem}")
     if has_wrong_flags(location, metadata):
-        raise UnsupportedFeatureError(
+        raise errors.UnsupportedFeatureError(
             f"{location.uri}: its compressed pages say that they are not, as parquet-cpp 1 wrote "
             "them, and DuckDB cannot read them. Rewrite the file, or insert its rows with lake.append_arrow."
         )
@@ -226,7 +219,9 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
     if not reading.mapping:
         reading.differences.append("no column of the table is in the file: its rows would be empty")
     if reading.differences:
-        raise SchemaMismatchError(f"{table} (file {location.uri})", tuple(dict.fromkeys(reading.differences)))
+        raise errors.SchemaMismatchError(
+            f"{table} (file {location.uri})", tuple(dict.fromkeys(reading.differences))
+        )
     return DataFile(
         path=location.uri,
         record_count=metadata.num_rows,
@@ -243,7 +238,7 @@ def _refuse_reserved(metadata: pq.FileMetaData, path: str) -> None:
     for one in metadata.schema.to_arrow_schema():
         found = field_id(one)
         if found is not None and found >= FIRST_RESERVED_FIELD_ID:
-            raise UnsupportedFeatureError(
+            raise errors.UnsupportedFeatureError(
                 f"{path} has the column {one.name}, whose field id ({found}) DuckLake keeps for its own row "
                 "ids and snapshots: DuckDB could not delete or update rows of the file. DuckLake's clients "
                 "write it where they update or flush rows, Iceberg where it updates or rewrites tables of "
@@ -569,7 +564,7 @@ def _partition_value(file: DataFile, key: PartitionField, schema: TableSchema, t
     if known is not None:
         return known[0]
     column = schema.by_id(key.column_id)
-    raise InvalidPartitionError(
+    raise errors.InvalidPartitionError(
         f"{file.path} may have several values of {key.transform} of column {column.name}, by which {table} "
         "is partitioned. A file belongs to one partition: split it, or name its folder column=value and "
         "set hive_partitioning."

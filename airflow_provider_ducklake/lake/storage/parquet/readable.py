@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..arrow.reshape import PHYSICAL_TYPES, Leaf, SchemaNode
 from ..files.filesystem import Location, open_input
-from .reshape import PHYSICAL_TYPES, Leaf, SchemaNode
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -21,13 +21,18 @@ from ...errors import DuckLakeError, StorageError, UnsupportedFeatureError
 from ...format.defaults import initial_value
 from ...format.names.identifiers import fold
 from ...format.partitioning import hive_value, hive_values
-from ..files.filesystem import Location, open_filesystem
-from .arrow_types import arrow_field, arrow_type, cast_leaf, from_physical, in_coarser_unit
-from .footer import check_field_ids
-from .modules import refuse_encrypted_columns
-from .opening import limit_of, open_parquet, parquet_file, read_columns
-from .reshape import FIELD_ID_KEY, Reshaping, by_field_id, by_position, field_id, is_list, nulls, reshape
-from .scalars import (
+from ..arrow.arrow_types import arrow_field, arrow_type, cast_leaf, from_physical, in_coarser_unit
+from ..arrow.reshape import (
+    FIELD_ID_KEY,
+    Reshaping,
+    by_field_id,
+    by_position,
+    field_id,
+    is_list,
+    nulls,
+    reshape,
+)
+from ..arrow.scalars import (
     ARROW_INTERVAL,
     ARROW_SCALARS,
     INTERVAL_PARTS,
@@ -35,7 +40,11 @@ from .scalars import (
     from_stored,
     parts_of_arrow,
 )
-from .shredding import VARIANT, VARIANT_OF_SPARK, read_variants, variant_parts
+from ..files.filesystem import Location, open_filesystem
+from ..nested_values.shredding import VARIANT, VARIANT_OF_SPARK, read_variants, variant_parts
+from .footer import check_field_ids
+from .modules import refuse_encrypted_columns
+from .opening import limit_of, open_parquet, parquet_file, read_columns
 
 if TYPE_CHECKING:
     from ...format.files import LiveDataFile, NameMapping

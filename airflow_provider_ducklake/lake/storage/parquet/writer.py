@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 from ...format.files import DataFile
 from ...format.types.ducklake_types import ScalarKind
 from ...planning.writing.write import ParquetSettings
+from ..arrow.arrow_types import arrow_field, cast_leaf, stored_type
+from ..arrow.reshape import Reshaping, by_position, nulls, reshape
+from ..arrow.scalars import STORED_INTERVAL
 from ..files.filesystem import Location, open_filesystem, storage_errors
-from .arrow_types import arrow_field, cast_leaf, stored_type
+from ..nested_values.geometries import WKB, check_geometries, have_box
 from .footer import ChunkFacts, NanRule, children_of_field, footer_stats
-from .geometries import WKB, check_geometries, have_box
 from .opening import Annotations, FooterEditedOutput, ParquetOutput
-from .reshape import Reshaping, by_position, nulls, reshape
-from .scalars import STORED_INTERVAL
 
 if TYPE_CHECKING:
     from ...format.schema import Column, TableSchema

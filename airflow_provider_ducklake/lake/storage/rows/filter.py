@@ -25,7 +25,7 @@ from ...planning.reading.predicates import (
     Operator,
     Predicate,
 )
-from ..parquet.arrow_types import from_physical
+from ..arrow.arrow_types import from_physical
 
 if TYPE_CHECKING:
     from ...format.schema import Column, TableSchema

@@ -20,9 +20,9 @@ from ...format.schema import Column, TableSchema
 from ...format.types import ducklake_types as dl
 from ...format.types.literals import Value, format_literal, parse_literal, parse_scalar, scalar_text
 from ...format.types.values import Physical, format_physical, is_readable
-from ..parquet.arrow_types import array_of, arrow_field, arrow_schema, values_of
+from ..arrow.arrow_types import array_of, arrow_field, arrow_schema, values_of
+from ..arrow.scalars import ARROW_SCALARS
 from ..parquet.reader import in_schema
-from ..parquet.scalars import ARROW_SCALARS
 from .text_values import plain_decimals
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from ...errors import InvalidInputError
 from ...format.names.identifiers import fold
 from ...format.types import ducklake_types as dl
 from ...format.types.literals import Value, map_of
-from ..parquet.arrow_types import array_of, arrow_field, arrow_type
-from ..parquet.reshape import Reshaping, by_name, nulls, reshape
+from ..arrow.arrow_types import array_of, arrow_field, arrow_type
+from ..arrow.reshape import Reshaping, by_name, nulls, reshape
 from .text_values import Formats, too_many_digits, value_as_formatted, values_of_texts
 
 if TYPE_CHECKING:

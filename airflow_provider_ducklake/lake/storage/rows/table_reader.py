@@ -21,11 +21,11 @@ from ...planning.reading.scan import (
     ScanPlan,
     columns_to_read,
 )
+from ..arrow.reshape import field_id, ordinals
 from ..deletes.deletes import deleted_rows, row_count_of
 from ..files.filesystem import Location, storage_errors
 from ..parquet.opening import open_parquet
 from ..parquet.reader import StoredRows, naming_file, read_data_file
-from ..parquet.reshape import field_id, ordinals
 from .filter import matching
 from .inlined_values import inlined_in_schema
 

@@ -17,7 +17,7 @@ from ...errors import InvalidOptionError
 from ...format.types.ducklake_types import MAX_DECIMAL_PRECISION, DuckLakeType, ScalarKind, ScalarType
 from ...format.types.literals import parse_scalar
 from ...format.types.values import Physical, format_date, parse_physical
-from ..parquet.arrow_types import arrow_type, from_physical
+from ..arrow.arrow_types import arrow_type, from_physical
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _BOOLEANS = dict.fromkeys(("true", "t", "1", "yes", "y"), True) | dict.fromkeys(

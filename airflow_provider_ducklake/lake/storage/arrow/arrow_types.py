@@ -20,6 +20,7 @@ from ...format.names.identifiers import fold
 from ...format.types import ducklake_types as dl
 from ...format.types.values import Physical, is_infinite
 from ...planning.writing import fit
+from ..nested_values.shredding import is_variant, variant_parts
 from .reshape import FIELD_ID_KEY, Reshaping, by_name, is_list, nulls, reshape
 from .scalars import (
     ARROW_INTERVAL,
@@ -33,7 +34,6 @@ from .scalars import (
     name_of_arrow,
     stored_intervals,
 )
-from .shredding import is_variant, variant_parts
 
 if TYPE_CHECKING:
     from ...format.schema import Column, TableSchema

@@ -28,9 +28,9 @@ from ...format.types.ducklake_types import (
 )
 from ...format.types.texts import MOST_LEVELS, is_json, is_too_deep
 from ...format.types.values import is_infinite, readable_range
+from ..parquet.writer import values_of_leaves
 from .arrow_types import arrow_type
 from .scalars import unstorable
-from .writer import values_of_leaves
 
 if TYPE_CHECKING:
     from ...format.schema import Column, TableSchema
@@ -215,7 +215,7 @@ def _of_variants(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
 
 def _wrong_variants(variants: pa.StructArray) -> list[tuple[bytes, bytes]]:
     """Return those of the variants that are none; all of a column are looked at together first."""
-    from .variant_checks import are_sound
+    from ..nested_values.variant_checks import are_sound
 
     parts = dict(zip([field.name for field in variants.type], variants.flatten(), strict=True))
     there = pc.and_(parts["metadata"].is_valid(), parts["value"].is_valid())

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .reshape import is_list
+from ..arrow.reshape import is_list
 
 _ROWS_AT_ONCE = 1 << 16
 _BINARY = pa.binary()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ...format.names.identifiers import fold
 from ...format.schema import Column
 from ...format.types.ducklake_types import ListType, MapType, StructType
-from .modules import ModuleKind, Struct, read_items
+from ..parquet.modules import ModuleKind, Struct, read_items
 
 FIELD_ID_KEY = b"PARQUET:field_id"
 

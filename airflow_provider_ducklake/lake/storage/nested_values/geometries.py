@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from ...errors import InvalidInputError, UnsupportedFeatureError
 from ...format.types.geometry import AXES, GeometryStats, check_wkb, is_finite, type_name
-from .reshape import BYTE_ARRAY, SchemaNode
+from ..arrow.reshape import BYTE_ARRAY, SchemaNode
 
 
 class WkbType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from ...errors import InvalidInputError
 from ...format.types.ducklake_types import SCALARS, Scalar, ScalarKind
 from ...format.types.texts import INTERVAL, format_interval
-from .geometries import WKB
+from ..nested_values.geometries import WKB
+from ..nested_values.shredding import STORED_VARIANT, VARIANT, VARIANT_OF_SPARK
 from .reshape import in_turn, ordinals
-from .shredding import STORED_VARIANT, VARIANT, VARIANT_OF_SPARK
 
 if TYPE_CHECKING:
     from ...format.types.values import Physical

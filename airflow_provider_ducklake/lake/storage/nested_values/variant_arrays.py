@@ -25,7 +25,7 @@ from ...format.types.variant_bytes import (
     object_head,
     read_names,
 )
-from .reshape import in_turn, ordinals
+from ..arrow.reshape import in_turn, ordinals
 
 Encoder: TypeAlias = Callable[[pa.Array], pa.Array]
 

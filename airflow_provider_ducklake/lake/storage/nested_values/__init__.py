@@ -1,0 +1,1 @@
+"""Values inside values: variants, shredded or in one piece, and geometries."""
