@@ -22,32 +22,7 @@ from ..lake.format.limits import Limits
 from ..lake.format.names.identifiers import written
 from ..lake.format.names.paths import directory_path
 from ..lake.format.versions import DEFAULT, WRITABLE, SpecVersion, opened_by
-from .connection_form import (
-    CATALOG_TYPE,
-    CATALOG_TYPES,
-    COMMIT_NAMESPACE,
-    CONNECTION_TYPE,
-    CREATE_LAKE,
-    DATA_PATH,
-    DATABASE,
-    DOCUMENT_KEY_FILE,
-    DUCKLAKE_VERSION,
-    ENCRYPTED,
-    EXTRA_FIELDS,
-    FOREIGN_FILES,
-    HOST,
-    KEY_BYTES,
-    LOCK_TIMEOUT,
-    MAX_VERSION,
-    METADATA_SCHEMA,
-    PORT,
-    SPARK_PACKAGES,
-    STATEMENT_TIMEOUT,
-    STORAGE_CONN_ID,
-    STORAGE_OPTIONS,
-    ExtraField,
-    StandardField,
-)
+from . import connection_form as fields
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -80,7 +55,7 @@ class ConnectionSettings:
     create_lake: bool = False
     adds_packages: bool = False
 
-    def invalid(self, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
+    def invalid(self, of: fields.ExtraField | fields.StandardField, problem: str) -> InvalidOptionError:
         """Return the error for a field that does not fit what the catalog holds."""
         return _invalid(self.named, of, problem)
 
@@ -98,28 +73,28 @@ def read_settings(
     _check_type(connection, named)
     extra = _extra(connection, named)
     storage_options = _storage_options(named, extra) if with_storage else {}
-    catalog_type = _catalog_type(named, extra.get(CATALOG_TYPE.name))
+    catalog_type = _catalog_type(named, extra.get(fields.CATALOG_TYPE.name))
     ducklake_version, max_version = _versions(named, extra)
     return ConnectionSettings(
         connection.conn_id,
         _url(connection, named, catalog_type).update_query_dict(_limits(named, extra)),
-        _metadata_schema(named, catalog_type, extra.get(METADATA_SCHEMA.name)),
-        _data_path(named, extra.get(DATA_PATH.name)),
+        _metadata_schema(named, catalog_type, extra.get(fields.METADATA_SCHEMA.name)),
+        _data_path(named, extra.get(fields.DATA_PATH.name)),
         storage_options,
-        _commit_namespace(named, extra.get(COMMIT_NAMESPACE.name)),
+        _commit_namespace(named, extra.get(fields.COMMIT_NAMESPACE.name)),
         named,
-        _flag(named, FOREIGN_FILES, extra.get(FOREIGN_FILES.name)),
+        _flag(named, fields.FOREIGN_FILES, extra.get(fields.FOREIGN_FILES.name)),
         ducklake_version,
         max_version,
-        _flag(named, ENCRYPTED, extra.get(ENCRYPTED.name)),
-        _key_bytes(named, extra.get(KEY_BYTES.name)),
-        _document_key_file(named, extra.get(DOCUMENT_KEY_FILE.name)),
-        _flag(named, CREATE_LAKE, extra.get(CREATE_LAKE.name)),
-        _adds_packages(named, extra.get(SPARK_PACKAGES.name)),
+        _flag(named, fields.ENCRYPTED, extra.get(fields.ENCRYPTED.name)),
+        _key_bytes(named, extra.get(fields.KEY_BYTES.name)),
+        _document_key_file(named, extra.get(fields.DOCUMENT_KEY_FILE.name)),
+        _flag(named, fields.CREATE_LAKE, extra.get(fields.CREATE_LAKE.name)),
+        _adds_packages(named, extra.get(fields.SPARK_PACKAGES.name)),
     )
 
 
-def _invalid(named: str, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
+def _invalid(named: str, of: fields.ExtraField | fields.StandardField, problem: str) -> InvalidOptionError:
     name = of.label if of.label.lower() == of.name else f"{of.label} ({of.name})"
     return InvalidOptionError(f"{named}, field {name}: {problem}")
 
@@ -134,7 +109,7 @@ def _extra(connection: Connection, named: str) -> dict[str, Any]:
         raise InvalidOptionError(
             f'{named}: its extra is not a valid JSON object. Write it as {{"catalog_type": "postgres"}}.'
         )
-    known = [of.name for of in EXTRA_FIELDS]
+    known = [of.name for of in fields.EXTRA_FIELDS]
     unknown = sorted(set(extra) - set(known))
     if unknown:
         raise InvalidOptionError(
@@ -146,23 +121,26 @@ def _extra(connection: Connection, named: str) -> dict[str, Any]:
 
 def _check_type(connection: Connection, named: str) -> None:
     """Refuse a connection of another type, unless it sets catalog_type."""
-    if connection.conn_type not in (None, "", CONNECTION_TYPE) and CATALOG_TYPE.name not in (
+    if connection.conn_type not in (None, "", fields.CONNECTION_TYPE) and fields.CATALOG_TYPE.name not in (
         connection.extra or ""
     ):
         raise InvalidOptionError(
             f"{named} is of type {connection.conn_type!r}; a lake needs a connection of type "
-            f"{CONNECTION_TYPE!r}. Name another one as ducklake_conn_id, or create it with that type."
+            f"{fields.CONNECTION_TYPE!r}. Name another one as ducklake_conn_id, or create it with that type."
         )
 
 
 def _catalog_type(named: str, value: object) -> str:
     if value is None:
-        raise _invalid(named, CATALOG_TYPE, f"is empty. Choose one of {', '.join(CATALOG_TYPES)}.")
-    if not isinstance(value, str) or value not in CATALOG_TYPES:
+        raise _invalid(
+            named, fields.CATALOG_TYPE, f"is empty. Choose one of {', '.join(fields.CATALOG_TYPES)}."
+        )
+    if not isinstance(value, str) or value not in fields.CATALOG_TYPES:
         raise _invalid(
             named,
-            CATALOG_TYPE,
-            f"{value!r} is not a catalog type of this release. Choose one of {', '.join(CATALOG_TYPES)}.",
+            fields.CATALOG_TYPE,
+            f"{value!r} is not a catalog type of this release. Choose one of "
+            f"{', '.join(fields.CATALOG_TYPES)}.",
         )
     return str(value)
 
@@ -171,14 +149,16 @@ def _url(connection: Connection, named: str, catalog_type: str) -> URL:
     from sqlalchemy.engine import URL
 
     port = _port(named, connection.port)
-    if CATALOG_TYPES[catalog_type].server is None:
+    if fields.CATALOG_TYPES[catalog_type].server is None:
         file = _file(named, catalog_type, connection.schema)
-        return URL.create(CATALOG_TYPES[catalog_type].driver, database=file)
-    for of, value in ((HOST, connection.host), (DATABASE, connection.schema)):
+        return URL.create(fields.CATALOG_TYPES[catalog_type].driver, database=file)
+    for of, value in ((fields.HOST, connection.host), (fields.DATABASE, connection.schema)):
         if not value:
-            raise _invalid(named, of, f"is empty. A {CATALOG_TYPES[catalog_type].name} catalog needs it.")
+            raise _invalid(
+                named, of, f"is empty. A {fields.CATALOG_TYPES[catalog_type].name} catalog needs it."
+            )
     url = URL.create(
-        CATALOG_TYPES[catalog_type].driver,
+        fields.CATALOG_TYPES[catalog_type].driver,
         username=connection.login or None,
         password=connection.password or None,
         host=connection.host,
@@ -196,7 +176,9 @@ def _port(named: str, value: object) -> int | None:
     text = str(value)
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= _HIGHEST_PORT):
         raise _invalid(
-            named, PORT, f"{value!r} is not a valid port. Write a whole number from 1 to {_HIGHEST_PORT}."
+            named,
+            fields.PORT,
+            f"{value!r} is not a valid port. Write a whole number from 1 to {_HIGHEST_PORT}.",
         )
     return int(text)
 
@@ -206,13 +188,14 @@ def _file(named: str, catalog_type: str, path: str | None) -> str:
     if not path:
         raise _invalid(
             named,
-            DATABASE,
-            f"is empty. Write the path of the {CATALOG_TYPES[catalog_type].name} file, such as {example}.",
+            fields.DATABASE,
+            f"is empty. Write the path of the {fields.CATALOG_TYPES[catalog_type].name} file, such as "
+            f"{example}.",
         )
     if not PurePath(path).is_absolute():
         raise _invalid(
             named,
-            DATABASE,
+            fields.DATABASE,
             f"{path!r} is a relative path, and every worker has its own working directory. Write an "
             f"absolute path, such as {example}.",
         )
@@ -223,20 +206,22 @@ def _metadata_schema(named: str, catalog_type: str, value: object) -> str | None
     if value is None:
         return None
     if not isinstance(value, str):
-        raise _invalid(named, METADATA_SCHEMA, f"{value!r} is not a valid name. Write it as a string.")
-    why_not = CATALOG_TYPES[catalog_type].why_no_schema
+        raise _invalid(named, fields.METADATA_SCHEMA, f"{value!r} is not a valid name. Write it as a string.")
+    why_not = fields.CATALOG_TYPES[catalog_type].why_no_schema
     if why_not is not None:
-        raise _invalid(named, METADATA_SCHEMA, f"{value!r} is set, but {why_not}")
+        raise _invalid(named, fields.METADATA_SCHEMA, f"{value!r} is set, but {why_not}")
     return value
 
 
 def _commit_namespace(named: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise _invalid(named, COMMIT_NAMESPACE, f"{value!r} is not a valid name. Write it as a string.")
+        raise _invalid(
+            named, fields.COMMIT_NAMESPACE, f"{value!r} is not a valid name. Write it as a string."
+        )
     return value
 
 
-def _flag(named: str, of: ExtraField, value: object) -> bool:
+def _flag(named: str, of: fields.ExtraField, value: object) -> bool:
     """Read a flag, or its text: forms of Airflow 3.1 and URIs have only texts."""
     word = str(value or False).strip().lower()
     if word not in ("true", "false"):
@@ -246,7 +231,9 @@ def _flag(named: str, of: ExtraField, value: object) -> bool:
 
 def _adds_packages(named: str, value: object) -> bool:
     if value not in (None, "", "auto"):
-        raise _invalid(named, SPARK_PACKAGES, f"{value!r} is not 'auto'. Write that, or clear the field.")
+        raise _invalid(
+            named, fields.SPARK_PACKAGES, f"{value!r} is not 'auto'. Write that, or clear the field."
+        )
     return value == "auto"
 
 
@@ -255,7 +242,7 @@ def _key_bytes(named: str, value: object) -> int | None:
     if value in (None, ""):
         return None
     if isinstance(value, bool) or str(value).strip() not in map(str, LENGTHS_OF_KEYS):
-        raise _invalid(named, KEY_BYTES, f"{value!r} is not a length of AES keys: 16, 24 or 32.")
+        raise _invalid(named, fields.KEY_BYTES, f"{value!r} is not a length of AES keys: 16, 24 or 32.")
     return int(str(value))
 
 
@@ -263,17 +250,25 @@ def _document_key_file(named: str, value: object) -> str | None:
     if value in (None, ""):
         return None
     if not isinstance(value, str) or not PurePath(value).is_absolute():
-        raise _invalid(named, DOCUMENT_KEY_FILE, f"{value!r} is not the absolute path of a file.")
+        raise _invalid(named, fields.DOCUMENT_KEY_FILE, f"{value!r} is not the absolute path of a file.")
     return value
 
 
 def _limits(named: str, extra: Mapping[str, Any]) -> dict[str, str]:
     """Return the limits that are set, as the catalog's URL has them."""
-    given = {of.name: str(extra[of.name]) for of in (LOCK_TIMEOUT, STATEMENT_TIMEOUT) if of.name in extra}
+    given = {
+        of.name: str(extra[of.name])
+        for of in (fields.LOCK_TIMEOUT, fields.STATEMENT_TIMEOUT)
+        if of.name in extra
+    }
     try:
         Limits.of(given)
     except InvalidInputError as error:
-        field = LOCK_TIMEOUT if str(error).startswith(LOCK_TIMEOUT.name) else STATEMENT_TIMEOUT
+        field = (
+            fields.LOCK_TIMEOUT
+            if str(error).startswith(fields.LOCK_TIMEOUT.name)
+            else fields.STATEMENT_TIMEOUT
+        )
         raise _invalid(named, field, str(error)) from None
     return given
 
@@ -281,18 +276,19 @@ def _limits(named: str, extra: Mapping[str, Any]) -> dict[str, str]:
 def _versions(named: str, extra: Mapping[str, Any]) -> tuple[SpecVersion | None, SpecVersion | None]:
     pinned, newest = (
         _version(named, of, extra.get(of.name)) if of.name in extra else None
-        for of in (DUCKLAKE_VERSION, MAX_VERSION)
+        for of in (fields.DUCKLAKE_VERSION, fields.MAX_VERSION)
     )
     if pinned is not None and newest is not None and pinned > newest:
         raise _invalid(
             named,
-            DUCKLAKE_VERSION,
-            f"{pinned.value!r} is newer than {newest.value!r}, the {MAX_VERSION.name}. Correct one of them.",
+            fields.DUCKLAKE_VERSION,
+            f"{pinned.value!r} is newer than {newest.value!r}, the {fields.MAX_VERSION.name}. Correct one "
+            "of them.",
         )
     return pinned, newest
 
 
-def _version(named: str, of: ExtraField, value: object) -> SpecVersion:
+def _version(named: str, of: fields.ExtraField, value: object) -> SpecVersion:
     """Read a version; JSON may have it as a number."""
     version = next((one for one in WRITABLE if one.value == str(value)), None)
     if version is None:
@@ -305,11 +301,11 @@ def _data_path(named: str, value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise _invalid(named, DATA_PATH, f"{value!r} is not a valid path. Write it as a string.")
+        raise _invalid(named, fields.DATA_PATH, f"{value!r} is not a valid path. Write it as a string.")
     if "://" not in value and not PurePath(value).is_absolute():
         raise _invalid(
             named,
-            DATA_PATH,
+            fields.DATA_PATH,
             f"{value!r} is a relative path, and every worker has its own working directory. Write an "
             "absolute path, such as /data/files/, or a URI, such as s3://bucket/lake/.",
         )
@@ -318,8 +314,8 @@ def _data_path(named: str, value: object) -> str | None:
 
 def _storage_options(named: str, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the lake's own options over those of its storage connection; every secret is masked."""
-    options = _own_storage_options(named, extra.get(STORAGE_OPTIONS.name))
-    if (conn_id := extra.get(STORAGE_CONN_ID.name)) is not None:
+    options = _own_storage_options(named, extra.get(fields.STORAGE_OPTIONS.name))
+    if (conn_id := extra.get(fields.STORAGE_CONN_ID.name)) is not None:
         options = _with_storage_connection(named, str(conn_id), options)
     for secret in _secrets(options):
         _mask(secret)
@@ -332,7 +328,7 @@ def _with_storage_connection(named: str, conn_id: str, own: Mapping[str, Any]) -
     try:
         return merged(options_of(conn_id), own)
     except InvalidOptionError as error:
-        raise _invalid(named, STORAGE_CONN_ID, str(error)) from None
+        raise _invalid(named, fields.STORAGE_CONN_ID, str(error)) from None
 
 
 def _own_storage_options(named: str, value: object) -> dict[str, Any]:
@@ -346,7 +342,9 @@ def _own_storage_options(named: str, value: object) -> dict[str, Any]:
             options = None
     if not isinstance(options, dict):
         raise _invalid(
-            named, STORAGE_OPTIONS, 'is not a valid JSON object. Write it as {"key": "…", "secret": "…"}.'
+            named,
+            fields.STORAGE_OPTIONS,
+            'is not a valid JSON object. Write it as {"key": "…", "secret": "…"}.',
         )
     return options
 
@@ -379,7 +377,7 @@ def attach_statement(settings: ConnectionSettings, alias: str) -> str:
 
 
 def _catalog(url: URL) -> str:
-    kind = next(one for one in CATALOG_TYPES.values() if one.driver == url.drivername)
+    kind = next(one for one in fields.CATALOG_TYPES.values() if one.driver == url.drivername)
     return kind.attach + (url.database or "" if kind.server is None else _parameters(url, *kind.server))
 
 
@@ -427,21 +425,21 @@ def check_lake(settings: ConnectionSettings, version: SpecVersion) -> None:
     pinned, newest = settings.ducklake_version, settings.max_version
     if pinned is not None and version > pinned:
         raise settings.invalid(
-            DUCKLAKE_VERSION,
+            fields.DUCKLAKE_VERSION,
             f"DuckLake catalog version is {version.value!r}, which is newer than the requested version "
             f"{pinned.value!r}. Cannot downgrade a DuckLake catalog. {who} Write {version.value!r}, or clear "
             "the field.",
         )
     if pinned is not None and version < pinned:
         raise settings.invalid(
-            DUCKLAKE_VERSION,
+            fields.DUCKLAKE_VERSION,
             f"DuckLake catalog version mismatch: catalog version is {version.value}, but the connection "
             f"requires version {pinned.value}. {who} Migrate it with {_MIGRATE.format(pinned.value)}, or "
             "clear the field.",
         )
     if newest is not None and version > newest:
         raise settings.invalid(
-            MAX_VERSION,
+            fields.MAX_VERSION,
             f"The connection allows DuckLake {newest.value} at most. {who} Write {version.value!r} if all "
             "clients of the lake open it, or use another lake.",
         )
@@ -456,14 +454,14 @@ def check_migration(settings: ConnectionSettings, to_version: str) -> None:
     pinned, newest = settings.ducklake_version, settings.max_version
     if pinned not in (None, target):
         raise settings.invalid(
-            DUCKLAKE_VERSION,
+            fields.DUCKLAKE_VERSION,
             f"The connection requires DuckLake {pinned.value}, and the lake is to be migrated to "
             f"{to_version}. {then} Migrate it to {pinned.value}, or write {to_version!r} into the field "
             "first.",
         )
     if newest is not None and target > newest:
         raise settings.invalid(
-            MAX_VERSION,
+            fields.MAX_VERSION,
             f"The connection allows DuckLake {newest.value} at most, and the lake is to be migrated to "
             f"{to_version}. {then} Write {to_version!r} into the field first, as soon as all clients of the "
             "lake open it.",

@@ -33,16 +33,12 @@ class SparkInstallation:
 
 def installation(binary: str) -> SparkInstallation:
     """Return the Spark that a binary on the ``PATH`` belongs to, empty if it cannot be determined."""
-    home = _home(binary)
+    home = next((one for one in _homes(binary) if (one / "jars").is_dir()), None)
     if home is None:
         return SparkInstallation()
     conf = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
     jars = dict(filter(None, (jar_of(one.name) for one in (home / "jars").glob("*.jar"))))
     return SparkInstallation(jars, settings_in(conf / "spark-defaults.conf") or {})
-
-
-def _home(binary: str) -> Path | None:
-    return next((one for one in _homes(binary) if (one / "jars").is_dir()), None)
 
 
 def _homes(binary: str) -> Iterator[Path]:

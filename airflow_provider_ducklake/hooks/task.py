@@ -274,9 +274,13 @@ class CommitIdentity:
         yield replace(self, starts_over=starts_over, lake_id=commit[0])
         commits.made.add(commit)
 
-    def keyed_commit(self, lake: Lake, on_clear: OnClear = OnClear.REPLACE) -> KeyedCommit:
+    def keyed_commit(
+        self, lake: Lake, on_clear: OnClear = OnClear.REPLACE, *, makes_snapshot: bool = True
+    ) -> KeyedCommit:
         """Look up what was committed under the key; from now on what is found there is of this run."""
-        keyed = lake.writes.keyed_commit(self.key, on_clear, starts_over=self.starts_over)
+        keyed = lake.writes.keyed_commit(
+            self.key, on_clear, starts_over=self.starts_over, makes_snapshot=makes_snapshot
+        )
         _commits_of(self.try_id).looked_up.add((self.lake_id, self.key.digest))
         return keyed
 

@@ -74,7 +74,7 @@ class DuckLakeTagOperator(DuckLakeOperator):
         with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             with identity.made_once(hook.lake()) as once:
-                keyed = once.keyed_commit(hook.lake(), OnClear.APPEND)
+                keyed = once.keyed_commit(hook.lake(), OnClear.APPEND, makes_snapshot=False)
                 result = (
                     self._tag(hook.lake(), once, keyed)
                     if action is TagAction.TAG

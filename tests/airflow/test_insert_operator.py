@@ -25,14 +25,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.hooks.spark_installation import installation
 from airflow_provider_ducklake.hooks.task import default_namespace
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    CommitStateUnknownError,
-    DuckLakeError,
-    InvalidInputError,
-    SparkJobError,
-    TransactionConflictError,
-)
 from airflow_provider_ducklake.lake.format.log_lines import size
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
@@ -255,7 +249,7 @@ def test_a_source_without_rows_skips_or_fails_the_task_that_asks_for_it(lake, ro
 def test_rows_that_others_add_meanwhile_are_a_conflict_and_never_lost(lake, rows, submit, choice):
     submit.meanwhile(elsewhere(lake, "INSERT INTO orders VALUES (2, 'z')"))
 
-    with pytest.raises(TransactionConflictError, match="added"):
+    with pytest.raises(errors.TransactionConflictError, match="added"):
         insert(source=rows, **choice)
 
     assert duckdb(lake, "FROM orders") == [(2, "z")]
@@ -266,7 +260,7 @@ def test_a_table_to_be_overwritten_is_created_where_there_is_none(lake, rows, su
     assert insert("main.fresh", source=rows, mode="overwrite", create_table=True)["snapshot_id"] == 2
 
     submit.meanwhile(elsewhere(lake, "CREATE TABLE other (id INT, name VARCHAR)"))
-    with pytest.raises(TransactionConflictError):
+    with pytest.raises(errors.TransactionConflictError):
         insert("main.other", source=rows, mode="overwrite", create_table=True)
 
 
@@ -284,7 +278,7 @@ def test_a_table_to_be_overwritten_is_created_where_there_is_none(lake, rows, su
     ],
 )
 def test_what_does_not_go_together_is_refused_before_the_job(rows, submit, arguments, message):
-    with pytest.raises((InvalidInputError, AirflowFailException), match=message):
+    with pytest.raises((errors.InvalidInputError, AirflowFailException), match=message):
         insert(source=rows, **arguments)
 
     assert submit.calls == []
@@ -335,7 +329,7 @@ def test_no_rows_for_a_table_that_came_to_be_meanwhile_change_nothing(lake, no_r
 def test_another_table_that_came_to_be_meanwhile_is_a_conflict(lake, rows, submit, definition):
     submit.meanwhile(elsewhere(lake, definition))
 
-    with pytest.raises(TransactionConflictError):
+    with pytest.raises(errors.TransactionConflictError):
         insert("main.fresh", source=rows, create_table=True)
 
     assert files_below(lake) == []
@@ -344,7 +338,7 @@ def test_another_table_that_came_to_be_meanwhile_is_a_conflict(lake, rows, submi
 def test_a_table_dropped_meanwhile_is_a_conflict(lake, rows, submit):
     submit.meanwhile(elsewhere(lake, "DROP TABLE orders"))
 
-    with pytest.raises(TransactionConflictError, match="rerun the task"):
+    with pytest.raises(errors.TransactionConflictError, match="rerun the task"):
         insert(source=rows)
 
     assert files_below(lake) == []
@@ -391,7 +385,7 @@ def test_a_missing_schema_is_created_only_with_its_table(lake, rows, submit):
 def test_a_job_that_dies_leaves_nothing(lake, rows, submit):
     submit.meanwhile("print('Killed by a test'); raise SystemExit(137)")
 
-    with pytest.raises(SparkJobError, match=r"(?s)driver was killed.*exit code 137.*Killed by a test"):
+    with pytest.raises(errors.SparkJobError, match=r"(?s)driver was killed.*exit code 137.*Killed by a test"):
         insert("main.fresh", source=rows, create_table=True)
 
     assert (snapshot_count(lake), files_below(lake)) == (2, [])
@@ -400,7 +394,7 @@ def test_a_job_that_dies_leaves_nothing(lake, rows, submit):
 def test_a_job_that_ends_well_without_a_result_is_not_believed(lake, rows, submit):
     submit.meanwhile("raise SystemExit(0)")
 
-    with pytest.raises(SparkJobError, match="ended without a result"):
+    with pytest.raises(errors.SparkJobError, match="ended without a result"):
         insert(source=rows)
 
     assert (snapshot_count(lake), files_below(lake)) == (2, [])
@@ -423,7 +417,7 @@ def test_an_error_that_no_retry_cures_fails_the_task_for_good(lake, rows, submit
 def test_a_missing_spark_submit_is_named(lake, rows, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(SparkJobError, match=r"spark-submit was not found.*Install pyspark"):
+    with pytest.raises(errors.SparkJobError, match=r"spark-submit was not found.*Install pyspark"):
         insert(source=rows)
 
     assert files_below(lake) == []
@@ -488,7 +482,7 @@ class CommitsThen(UnluckyCommits, DuckLakeSparkInsertOperator):
 
 @pytest.mark.parametrize(
     "error",
-    [KeyboardInterrupt(), CommitStateUnknownError(2, "broken")],  # a retry of the task finds out
+    [KeyboardInterrupt(), errors.CommitStateUnknownError(2, "broken")],  # a retry of the task finds out
 )
 def test_files_stay_when_the_commit_may_have_landed(lake, rows, error):
     @contextmanager
@@ -532,7 +526,7 @@ def test_a_clean_up_that_fails_after_the_commit_does_not_fail_the_task(rows, sub
     ],
 )
 def test_arguments_that_cannot_be_meant_are_import_errors_of_the_dag(arguments):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(errors.InvalidInputError):
         DuckLakeSparkInsertOperator(task_id="insert", table="main.orders", **arguments)
 
 
@@ -620,7 +614,7 @@ def refused_at_import(jdbc, message):
             {"table": "t", "transform": "m:f", "checkpoint": "/c", "sources": {"s": jdbc}},
         ),
     ):
-        with pytest.raises(InvalidInputError, match=message) as caught:
+        with pytest.raises(errors.InvalidInputError, match=message) as caught:
             operator(task_id="load", **arguments)
         assert "pa55" not in str(caught.value)
 
@@ -766,7 +760,7 @@ def test_a_connection_adds_the_package_that_its_store_needs(
     connect(sqlite_catalog, spark_packages="auto")
     monkeypatch.setenv("SPARK_HOME", find_spec("pyspark").submodule_search_locations[0])
 
-    with suppress(DuckLakeError, AirflowFailException):  # the stand-in reads no store
+    with suppress(errors.DuckLakeError, AirflowFailException):  # the stand-in reads no store
         insert(source="s3://landing/rows.csv", packages="org.example:reader:1.0")
 
     hadoop_aws = f"org.apache.hadoop:hadoop-aws:{installation('spark-submit').hadoop}"
@@ -818,7 +812,7 @@ def test_the_key_of_documents_is_for_drivers_here_alone(
     connect(sqlite_catalog)
     set_connection("spark_default", conn_type="spark", host="yarn")
 
-    with suppress(SparkJobError):  # the stand-in has no key then
+    with suppress(errors.SparkJobError):  # the stand-in has no key then
         insert(source=rows, deploy_mode=deploy_mode, durable=False)
 
     environment = submit.calls[0].environment

@@ -16,14 +16,8 @@ from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    CommitStateUnknownError,
-    InvalidInputError,
-    SparkJobError,
-    StorageError,
-    TransactionConflictError,
-)
 from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator, DuckLakeDiscardStagedOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import clear, mapped_xcoms, parse, run_next_try, start_run, state_of, sync_dag, xcom
@@ -161,7 +155,7 @@ def test_a_table_is_read_as_it_would_be_through_the_hook(lake):
     assert hook.read_arrow("fresh", staged=staged)["id"].to_pylist() == [5]
     assert hook.read_arrow("orders")["id"].to_pylist() == [7]
     commit(staged)
-    with pytest.raises(InvalidInputError, match=r"was committed at .*, in snapshot 4"):
+    with pytest.raises(errors.InvalidInputError, match=r"was committed at .*, in snapshot 4"):
         hook.read_arrow("orders", staged=staged)
     hook.close()
 
@@ -169,7 +163,7 @@ def test_a_table_is_read_as_it_would_be_through_the_hook(lake):
 def test_a_job_that_dies_leaves_nothing_staged(lake, rows, submit):
     submit.meanwhile("raise SystemExit(137)")
 
-    with pytest.raises(SparkJobError):
+    with pytest.raises(errors.SparkJobError):
         stage_by_job(rows(1))
 
     assert files_below(lake) == []
@@ -198,7 +192,7 @@ def test_what_cannot_be_committed_fails_for_good_and_changes_nothing(lake, new_c
         with pytest.raises(AirflowFailException, match=f"(?s)InvalidInputError: .*{message}"):
             commit(*given)
 
-    with pytest.raises(InvalidInputError, match="on_clear is 'overwrite'"):
+    with pytest.raises(errors.InvalidInputError, match="on_clear is 'overwrite'"):
         DuckLakeCommitOperator(task_id="commit", staged=[staged], on_clear="overwrite")
     assert (ids(lake), head(lake)) == ([], 2)
     assert commit([[staged]])["rows_added"] == 1  # as a mapped task's list
@@ -216,7 +210,7 @@ def test_a_staged_write_that_lost_a_file_is_not_committed(lake, missing):
     else:
         path.unlink()
 
-    with pytest.raises((StorageError, SparkJobError), match=path.name):
+    with pytest.raises((errors.StorageError, errors.SparkJobError), match=path.name):
         commit(whole, staged)
 
     assert (ids(lake), ids(lake, "lines"), head(lake)) == ([], [], 2)
@@ -232,7 +226,7 @@ def test_duckdbs_removal_of_orphans_takes_what_is_staged_and_the_commit_says_so(
 
     assert len(files_below(lake)) < before
     with pytest.raises(
-        (AirflowFailException, StorageError), match=r"is incomplete: .* is missing or truncated"
+        (AirflowFailException, errors.StorageError), match=r"is incomplete: .* is missing or truncated"
     ):
         commit(staged)
 
@@ -244,7 +238,7 @@ def test_a_conflict_leaves_everything_staged(lake):
     before = files_below(lake)
     duckdb(lake, "ALTER TABLE orders ADD COLUMN late INT")
 
-    with pytest.raises(TransactionConflictError, match="insert into it, but snapshot 3 altered it"):
+    with pytest.raises(errors.TransactionConflictError, match="insert into it, but snapshot 3 altered it"):
         commit(staged)
 
     assert (ids(lake), ids(lake, "lines"), files_below(lake)) == ([], [], before)
@@ -282,7 +276,7 @@ def test_a_retry_finds_the_commit_and_removes_what_was_left(lake):
     staged = [stage(lake, "orders", 1, 2), stage(lake, "lines", 3)]
     unlucky = CommitsThen(task_id="commit", staged=staged, message="both")
     unlucky.events.append(loses_the_answer)
-    with pytest.raises(CommitStateUnknownError):
+    with pytest.raises(errors.CommitStateUnknownError):
         unlucky.execute({"ti": Try("commit"), "logical_date": None})
     assert len(files_below(lake)) > 2
 

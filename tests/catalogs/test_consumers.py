@@ -5,7 +5,11 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
-from airflow_provider_ducklake.lake.errors import ChangesExpiredError, TransactionConflictError
+from airflow_provider_ducklake.lake.errors import (
+    ChangesExpiredError,
+    SnapshotNotFoundError,
+    TransactionConflictError,
+)
 from airflow_provider_ducklake.lake.format.snapshots import (
     CommitInfo,
     CommitKey,
@@ -131,3 +135,7 @@ def test_changes_after_a_snapshot_that_is_followed_by_a_gap(lake):
         lake.changes_after("t", newest - 2)
     assert lake.changes_after("t", newest - 1).read_arrow().num_rows == 0
     assert lake.changes_after("t", SnapshotId(newest)).read_arrow().num_rows == 0
+    with pytest.raises(
+        SnapshotNotFoundError, match=f"no snapshot 500; the lake holds snapshots 0 to {newest}"
+    ):
+        lake.changes_after("t", 500)

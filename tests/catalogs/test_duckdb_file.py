@@ -13,15 +13,10 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.database.connect import open_engine
 from airflow_provider_ducklake.lake.catalog.dialects.duckdb import DuckDbDialect
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    AlreadyExistsError,
-    CatalogRefusedError,
-    CatalogUnavailableError,
-    InvalidInputError,
-)
 from tests.differential.scenarios import Scenario
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog, dump_schema
 from tests.reference.duckdb_lake import open_lake
@@ -91,7 +86,7 @@ def test_a_lake_that_the_reference_made_is_read_and_written(duckdb_catalog):
         with lake.transaction() as tx:
             tx.append_arrow("t", ROWS)
         assert lake.read_arrow("t").num_rows == 22
-        with pytest.raises(AlreadyExistsError):
+        with pytest.raises(errors.AlreadyExistsError):
             Lake.create(duckdb_catalog.sqlalchemy_url, duckdb_catalog.data_path)
 
 
@@ -127,7 +122,7 @@ def test_an_open_lake_leaves_the_file_to_others(lake, duckdb_catalog):
 def test_a_file_attached_in_this_process_is_named_with_what_to_do(lake, duckdb_catalog):
     with open_lake(duckdb_catalog.attach_string):
         for act in (lake.current_snapshot, lambda: Lake.connect(duckdb_catalog.sqlalchemy_url)):
-            with pytest.raises(CatalogUnavailableError) as raised:
+            with pytest.raises(errors.CatalogUnavailableError) as raised:
                 act()
             for part in (duckdb_catalog.location, "one process at a time", "DETACH", "PostgreSQL"):
                 assert part in str(raised.value)
@@ -164,7 +159,7 @@ def holder(lake, duckdb_catalog):  # noqa: ARG001 - made first
 def test_a_file_that_another_process_keeps_open_is_named_with_what_to_do(lake, duckdb_catalog, holder):
     lake.opened.catalog.dialect.patience_seconds = 0.3
 
-    with pytest.raises(CatalogUnavailableError) as raised:
+    with pytest.raises(errors.CatalogUnavailableError) as raised:
         lake.current_snapshot()
 
     for part in (duckdb_catalog.location, f"PID {holder.pid}", "one process at a time", "PostgreSQL"):
@@ -217,7 +212,7 @@ def test_a_file_that_is_no_duckdb_database_stays_as_it_is(tmp_path):
 
     for transaction in (dialect.reading, dialect.writing):
         with (
-            pytest.raises(CatalogUnavailableError, match=r"not a valid DuckDB.*Check the path"),
+            pytest.raises(errors.CatalogUnavailableError, match=r"not a valid DuckDB.*Check the path"),
             transaction(),
         ):
             pass
@@ -227,12 +222,15 @@ def test_a_file_that_is_no_duckdb_database_stays_as_it_is(tmp_path):
 
 @pytest.mark.parametrize("url", ["duckdb://", "duckdb:///", "duckdb:///:memory:"])
 def test_a_catalog_in_memory_is_refused(url):
-    with pytest.raises(InvalidInputError, match="catalog is a file"):
+    with pytest.raises(errors.InvalidInputError, match="catalog is a file"):
         Lake.connect(url)
 
 
 def test_another_connection_of_this_process_is_told_apart_from_a_race(lake, duckdb_catalog):
-    with duckdb.connect(duckdb_catalog.location), pytest.raises(CatalogUnavailableError, match="DETACH"):
+    with (
+        duckdb.connect(duckdb_catalog.location),
+        pytest.raises(errors.CatalogUnavailableError, match="DETACH"),
+    ):
         lake.current_snapshot()
 
 
@@ -250,7 +248,7 @@ def full_disk() -> Iterator[None]:
 def test_a_disk_that_takes_no_commit_is_told_apart_from_a_race(lake):
     head = lake.current_snapshot().id
 
-    with full_disk(), pytest.raises(CatalogRefusedError, match="Could not write file") as raised:
+    with full_disk(), pytest.raises(errors.CatalogRefusedError, match="Could not write file") as raised:
         lake.tag("release", head)
 
     assert "Nothing was committed" in str(raised.value)

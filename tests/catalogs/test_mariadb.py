@@ -10,13 +10,8 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    AlreadyExistsError,
-    CatalogUnavailableError,
-    InvalidInputError,
-    NotADuckLakeError,
-)
 from tests.concurrency.test_failures import InjectedError, fail
 from tests.differential.scenarios import Scenario
 from tests.reference import mariadb
@@ -174,7 +169,7 @@ def interrupt_creation(catalog: CatalogDatabase, number: int) -> bool:
 def test_a_half_made_lake_is_none_and_the_next_creation_completes_it(mariadb_catalog):
     for number in (1, 2, 15, 28, 29, 30, 31, 32):  # 28 tables, then rows for four of them
         assert interrupt_creation(mariadb_catalog, number)
-        with pytest.raises(NotADuckLakeError):
+        with pytest.raises(errors.NotADuckLakeError):
             Lake.connect(mariadb_catalog.sqlalchemy_url)
 
     assert not interrupt_creation(mariadb_catalog, 33)
@@ -182,7 +177,7 @@ def test_a_half_made_lake_is_none_and_the_next_creation_completes_it(mariadb_cat
     dump = dump_catalog(mariadb_catalog)
     assert len(dump["ducklake_metadata"]) == 5
     assert len(dump["ducklake_snapshot"]) == len(dump["ducklake_schema"]) == 1
-    with pytest.raises(AlreadyExistsError):
+    with pytest.raises(errors.AlreadyExistsError):
         Lake.create(mariadb_catalog.sqlalchemy_url, mariadb_catalog.data_path)
 
 
@@ -215,7 +210,7 @@ def test_every_spelling_of_the_url_gets_the_driver(mariadb_catalog, scheme):
     [("mysql+mysqldb://u@h/d", "mysqldb"), ("mysql://u@h", "no database"), ("mariadb://u@h/", "no database")],
 )
 def test_a_url_that_cannot_work_is_refused(url, said):
-    with pytest.raises(InvalidInputError, match=said):
+    with pytest.raises(errors.InvalidInputError, match=said):
         Lake.connect(url)
 
 
@@ -229,7 +224,7 @@ def test_a_refused_login_and_a_missing_database_are_told_without_the_password(
     server = mariadb_catalog.server
     url = f"mysql://{user}@{server['host']}:{server['port']}/{database or mariadb_catalog.database}"
 
-    with pytest.raises(CatalogUnavailableError, match=said) as raised:
+    with pytest.raises(errors.CatalogUnavailableError, match=said) as raised:
         Lake.connect(url)
 
     assert "s3cret-Pass" not in str(raised.value)
@@ -249,7 +244,7 @@ def test_a_connection_that_the_server_ended_while_idle_is_opened_again(mariadb_c
 
 
 def test_a_server_out_of_reach_is_named():
-    with pytest.raises(CatalogUnavailableError, match=r"127\.0\.0\.1:1/lake"):
+    with pytest.raises(errors.CatalogUnavailableError, match=r"127\.0\.0\.1:1/lake"):
         Lake.connect("mysql://root@127.0.0.1:1/lake")
 
 

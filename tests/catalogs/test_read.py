@@ -8,14 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    ColumnNotFoundError,
-    InvalidInputError,
-    SchemaNotFoundError,
-    SnapshotNotFoundError,
-    TableNotFoundError,
-)
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
@@ -96,9 +90,9 @@ def test_a_table_of_the_past_has_its_columns_and_name_of_then(sqlite_catalog, la
 
     assert lake.read_arrow("s.old", at=then.id).to_pydict() == {"i": [1]}
     assert lake.read_arrow("S.NEW", at=after.time).to_pydict() == {"i": [1], "j": [None]}
-    with pytest.raises(TableNotFoundError, match=rf"s\.old does not exist at snapshot {after.id}"):
+    with pytest.raises(errors.TableNotFoundError, match=rf"s\.old does not exist at snapshot {after.id}"):
         lake.read_arrow("s.old", at=after.id)
-    with pytest.raises(SchemaNotFoundError, match="'s'"):
+    with pytest.raises(errors.SchemaNotFoundError, match="'s'"):
         lake.read_arrow("s.new")
 
 
@@ -106,7 +100,7 @@ def test_only_the_columns_asked_for_come_in_the_order_asked_for(sqlite_catalog, 
     by_reference(sqlite_catalog, "CREATE TABLE t AS SELECT 1 AS a, 2 AS B, 3 AS c", **FILES_ONLY)
 
     assert lake.read_arrow("t", columns=["C", "b"]).to_pydict() == {"c": [3], "B": [2]}
-    with pytest.raises(ColumnNotFoundError, match=r"'d' is not in main\.t; its columns are: a, B, c"):
+    with pytest.raises(errors.ColumnNotFoundError, match=r"'d' is not in main\.t; its columns are: a, B, c"):
         lake.read_arrow("t", columns=["d"])
 
 
@@ -184,11 +178,11 @@ def test_a_version_finds_itself_alone(dated):
     assert [dated.snapshot_at(number).id for number in (0, 2, 5)] == [0, 2, 5]
     for missing in (1, 6, -1):
         with pytest.raises(
-            SnapshotNotFoundError, match=f"snapshot {missing}; the lake holds snapshots 0 to 5"
+            errors.SnapshotNotFoundError, match=f"snapshot {missing}; the lake holds snapshots 0 to 5"
         ):
             dated.snapshot_at(missing)
     ends = r"snapshot at 2026-03-01T12:00:00\.999997.* 0 to 5, made from 2026-03-01 .* to 2026-03-01"
-    with pytest.raises(SnapshotNotFoundError, match=ends):
+    with pytest.raises(errors.SnapshotNotFoundError, match=ends):
         dated.snapshot_at(NOON - timedelta(microseconds=1))
 
 
@@ -211,18 +205,18 @@ def test_what_no_catalog_can_hold_is_not_blamed_on_the_catalog(dated, at, said):
         lambda at: dated.changes("t0", 5, at),
         lambda at: dated.restore("t0", at=at, dry_run=True),
     ):
-        with pytest.raises(InvalidInputError, match=said):
+        with pytest.raises(errors.InvalidInputError, match=said):
             act(at).tables()
     if isinstance(at, int):
-        with pytest.raises(InvalidInputError, match=said):
+        with pytest.raises(errors.InvalidInputError, match=said):
             dated.changes_after("t0", at)
-        with pytest.raises(InvalidInputError, match=said):
+        with pytest.raises(errors.InvalidInputError, match=said):
             dated.table_changes("t0", at, ["data"])
 
 
 def test_a_snapshot_is_asked_for_by_an_aware_time(dated):
     for act in (dated.snapshot_at, dated.tables, lambda at: dated.read_arrow("t0", at=at)):
-        with pytest.raises(InvalidInputError, match="time zone"):
+        with pytest.raises(errors.InvalidInputError, match="time zone"):
             act(NOON.replace(tzinfo=None))
 
 

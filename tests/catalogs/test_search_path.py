@@ -6,13 +6,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    AlreadyExistsError,
-    CatalogRefusedError,
-    InvalidInputError,
-    UntrustedValueError,
-)
 from tests.catalogs.database_roles import run
 
 
@@ -36,7 +31,7 @@ def test_a_lake_is_made_and_found_where_the_users_path_says(postgres):
     with Lake.create(url, postgres.data_path) as made, Lake.connect(url) as found:
         assert (_schema(made), _schema(found)) == ("mine", "mine")
 
-    with pytest.raises(AlreadyExistsError):
+    with pytest.raises(errors.AlreadyExistsError):
         Lake.create(_with(postgres.sqlalchemy_url, "-c search_path=public,mine"), postgres.data_path)
 
 
@@ -46,7 +41,7 @@ def test_a_lake_is_made_in_public_unless_somebody_says_otherwise(postgres):
 
 
 def test_a_path_without_a_schema_is_an_error_that_says_what_to_give(postgres):
-    with pytest.raises(InvalidInputError, match="give metadata_schema"):
+    with pytest.raises(errors.InvalidInputError, match="give metadata_schema"):
         Lake.create(_with(postgres.sqlalchemy_url, "-c search_path=nowhere"), postgres.data_path)
 
 
@@ -92,7 +87,7 @@ def test_nothing_is_written_while_reading(postgres):
     with Lake.create(postgres.sqlalchemy_url, postgres.data_path) as lake:
         tables = lake.opened.catalog.tables
         with (
-            pytest.raises(CatalogRefusedError, match="read-only transaction"),
+            pytest.raises(errors.CatalogRefusedError, match="read-only transaction"),
             lake.opened.reading() as connection,
         ):
             connection.execute(tables["tag"].delete())
@@ -110,7 +105,7 @@ def test_an_expiry_drops_no_table_that_cannot_hold_rows_of_the_lost_one(postgres
             "INSERT INTO ducklake_inlined_data_tables VALUES (1, 'payroll', 1)",
         )
 
-        with pytest.raises(UntrustedValueError, match="names 'payroll'"):
+        with pytest.raises(errors.UntrustedValueError, match="names 'payroll'"):
             lake.expire_snapshots(keep_last=1)
 
         run(postgres, "SELECT FROM payroll")

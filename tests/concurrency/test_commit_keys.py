@@ -2,24 +2,22 @@
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, KeyedCommit
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    CommitStateUnknownError,
-    TransactionConflictError,
-    ZombieCommitError,
-)
+from airflow_provider_ducklake.lake.catalog.ledger import commit_keys
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, CommittedSnapshot, OnClear
 from airflow_provider_ducklake.lake.planning.writing.write import (
     ParquetSettings,
@@ -35,7 +33,7 @@ from tests.interop import job_columns
 from tests.interop.changed_rows import row_changes
 from tests.interop.restoring import Interrupted
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
-from tests.reference.catalogs import CatalogDatabase
+from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake
 
 NAMES = ("airflow", "dag", "run", "task", -1, 0)
@@ -156,9 +154,11 @@ def test_an_older_generation_cannot_commit_any_more(catalog, lake):
     run(lake, 2, 20)
     before = dump_catalog(catalog)
 
-    with pytest.raises(ZombieCommitError, match=r"snapshot 2 since .*\(generation 1\) committed nothing"):
+    with pytest.raises(
+        errors.ZombieCommitError, match=r"snapshot 2 since .*\(generation 1\) committed nothing"
+    ):
         commit(lake, zombie, 10)
-    with pytest.raises(ZombieCommitError):
+    with pytest.raises(errors.ZombieCommitError):
         lake.writes.keyed_commit(key(1))
 
     assert dump_catalog(catalog) == before
@@ -168,7 +168,7 @@ def test_rows_to_be_replaced_that_came_meanwhile_are_a_conflict(catalog, lake):
     second = lake.writes.keyed_commit(key(2))
     run(lake, 1, 10)
 
-    with pytest.raises(TransactionConflictError, match="of the same task was committed"):
+    with pytest.raises(errors.TransactionConflictError, match="of the same task was committed"):
         commit(lake, second, 20)
 
     assert values(catalog) == [10, 11, 12]
@@ -515,7 +515,7 @@ def test_a_restore_that_brings_rows_back_after_they_were_looked_for_is_a_conflic
     third = lake.writes.keyed_commit(key(3))
     lake.restore("t", at=int(first.id))
 
-    with pytest.raises(TransactionConflictError, match="undone by a restore"):
+    with pytest.raises(errors.TransactionConflictError, match="undone by a restore"):
         commit(lake, third, 30)
 
     assert values(catalog) == [10, 11, 12]
@@ -607,7 +607,7 @@ def test_rows_that_come_while_nothing_is_found_to_restore_are_a_conflict(catalog
         tx.delete_rows("t", "i >= 20")
     with Interrupted.connect(catalog.sqlalchemy_url) as other:
         other.meanwhile = lambda: run(lake, 3, 30)
-        with pytest.raises(TransactionConflictError, match="restore it"):
+        with pytest.raises(errors.TransactionConflictError, match="restore it"):
             other.restore("t", at=int(first.id))
 
 
@@ -718,7 +718,7 @@ def instead_of_commit(lake: Lake) -> Iterator[None]:
 def test_a_commit_of_unknown_outcome_is_found_or_made_by_its_retry(lake, lost, is_earlier):
     tx = lake.transaction(commit_key="k")
     tx.append_arrow("t", ROWS)
-    with lost(lake), pytest.raises(CommitStateUnknownError), tx:
+    with lost(lake), pytest.raises(errors.CommitStateUnknownError), tx:
         pass
 
     assert append_once(lake) == [2, is_earlier]
@@ -794,3 +794,41 @@ def test_the_record_of_an_expired_snapshot_counts(lake):
 
     assert record.snapshot_id == landed.id
     assert run(lake, 2, 20).id == landed.id + 2
+
+
+@pytest.mark.every_catalog
+def test_a_record_of_another_time_is_refused(catalog, lake):
+    """As after the tables of DuckLake alone were restored from a backup."""
+    run(lake, 1, 10)
+    theirs = lake.append_arrow("t", pa.table({"i": pa.array([7], pa.int64())}))
+    record = commit_keys.COMMITS.of(lake.opened.catalog)
+    for snapshot_id, problem in {theirs.id: "was made at another time", 99: "was never made"}.items():
+        with lake.opened.catalog.dialect.writing() as connection:
+            connection.execute(record.update().values(snapshot_id=int(snapshot_id)))
+            connection.commit()
+        before = snapshot_count(catalog)
+
+        for generation in (1, 2):
+            with pytest.raises(
+                errors.UntrustedValueError, match=f"names 'snapshot {snapshot_id}', which {problem}"
+            ):
+                lake.writes.keyed_commit(key(generation))
+
+        assert snapshot_count(catalog) == before
+
+
+def test_a_lake_made_anew_has_no_records_of_an_earlier_one(tmp_path):
+    catalog = file_catalog("sqlite", tmp_path)
+    for number in (1, 2):
+        with Lake.create(catalog.sqlalchemy_url, f"{catalog.data_path}{number}/") as lake:
+            with lake.transaction() as tx:
+                tx.create_table("t", {"i": "int64"})
+            assert not lake.tags()
+            assert run(lake, number, 10).id == 2
+            lake.tag("q3")
+        with closing(sqlite3.connect(catalog.location)) as connection:
+            names = connection.execute(
+                "SELECT name FROM sqlite_master WHERE name LIKE 'ducklake%'"
+            ).fetchall()
+            for (name,) in names:
+                connection.execute(f"DROP TABLE {name}")

@@ -16,15 +16,9 @@ import pymysql
 import pytest
 from sqlalchemy import event
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import RetryPolicy
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    CatalogError,
-    CatalogUnavailableError,
-    CommitStateUnknownError,
-    LockTimeoutError,
-    TransactionConflictError,
-)
 from airflow_provider_ducklake.lake.format.names.identifiers import SchemaPath
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, SnapshotId
 from airflow_provider_ducklake.lake.transaction.changes import CreateSchema, NewSchemaRef
@@ -118,7 +112,7 @@ def fails_at_every_statement(
         with before_statement(lake, number, act) as arm:
             try:
                 change_everything(lake, arm)
-            except CommitStateUnknownError:
+            except errors.CommitStateUnknownError:
                 assert catalog.kind == "postgres"
                 assert parquet_files(lake) > files
                 for path in parquet_files(lake) - files:
@@ -159,7 +153,7 @@ def test_an_error_of_any_statement_sent_with_the_commit_leaves_nothing_behind(ne
         for place in range(100):
             try:
                 change_everything(lake)
-            except CatalogError as error:
+            except errors.CatalogError as error:
                 explained = str(error)
                 assert dump_catalog(catalog) == before, place
                 assert parquet_files(lake) == files, place
@@ -186,7 +180,7 @@ def test_a_connection_lost_at_any_statement_leaves_nothing_behind_and_the_lake_u
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         create_old_and_gone(lake)
 
-        count = fails_at_every_statement(lake, catalog, kill, CatalogUnavailableError)
+        count = fails_at_every_statement(lake, catalog, kill, errors.CatalogUnavailableError)
 
         assert count > (1 if kind == "postgres" else 20)
         assert lake.read_arrow("s.new").num_rows == 2
@@ -202,7 +196,7 @@ def test_a_connection_lost_in_commit_keeps_the_files(new_catalog, kind):
 
         tx = lake.transaction()
         tx.append_arrow("t", ROWS)
-        with before_commit(lake, kill), pytest.raises(CommitStateUnknownError, match="snapshot 2"), tx:
+        with before_commit(lake, kill), pytest.raises(errors.CommitStateUnknownError, match="snapshot 2"), tx:
             pass
 
         assert len(parquet_files(lake)) == 1
@@ -219,7 +213,11 @@ def test_an_interruption_in_commit_keeps_the_files(lake, error):
 
     tx = lake.transaction()
     tx.append_arrow("old", ROWS)
-    with before_commit(lake, interrupt), pytest.raises((CommitStateUnknownError, KeyboardInterrupt)), tx:
+    with (
+        before_commit(lake, interrupt),
+        pytest.raises((errors.CommitStateUnknownError, KeyboardInterrupt)),
+        tx,
+    ):
         pass
 
     assert len(parquet_files(lake)) == len(before) + 2
@@ -291,7 +289,7 @@ def test_an_expiry_that_a_reader_holds_up_is_tried_again_when_the_reader_is_gone
 def test_a_reader_who_never_leaves_ends_the_attempts_with_nothing_committed(sqlite_catalog, sqlite_lake):
     change = CreateSchema(NewSchemaRef(0), SchemaPath.of("s"), "00000000-0000-0000-0000-000000000000")
 
-    with reading(sqlite_catalog), pytest.raises(LockTimeoutError, match="held by another process"):
+    with reading(sqlite_catalog), pytest.raises(errors.LockTimeoutError, match="held by another process"):
         sqlite_lake.committer.commit(
             sqlite_lake.current_snapshot().id, [change], CommitInfo(), retry=RetryPolicy(3, 0.01)
         )
@@ -332,7 +330,7 @@ def test_an_interruption_right_after_commit_keeps_the_files(lake, caplog):
     logger = logging.getLogger("airflow_provider_ducklake.lake.catalog.committing.commit")
     logger.addFilter(interrupt)
     try:
-        with pytest.raises(CommitStateUnknownError):
+        with pytest.raises(errors.CommitStateUnknownError):
             lake.append_arrow("old", ROWS)
     finally:
         logger.removeFilter(interrupt)
@@ -380,7 +378,7 @@ def test_a_pooler_that_lost_the_server_in_commit_leaves_it_open(new_catalog, sta
         event.listen(
             lake.opened.catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler, retval=True
         )
-        with pytest.raises(CommitStateUnknownError):
+        with pytest.raises(errors.CommitStateUnknownError):
             lake.append_arrow("old", ROWS)
         event.remove(lake.opened.catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler)
 
@@ -391,5 +389,5 @@ def test_a_pooler_that_lost_the_server_in_commit_leaves_it_open(new_catalog, sta
 def test_a_plan_on_a_snapshot_that_a_restored_backup_lacks_is_a_conflict(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         create = CreateSchema(NewSchemaRef(0), SchemaPath.of("s"), str(uuid4()))
-        with pytest.raises(TransactionConflictError, match="backup"):
+        with pytest.raises(errors.TransactionConflictError, match="backup"):
             lake.committer.commit(SnapshotId(7), [create], CommitInfo())

@@ -6,14 +6,9 @@ from contextlib import suppress
 
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.upkeep.compaction import compaction_change
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    StorageError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.lake.transaction.changes import Truncate
@@ -127,7 +122,7 @@ def where_it_can(compact):
         ]
         if not columns:
             return compact(lake, table, **limits)
-        with suppress(UnsupportedFeatureError):  # unless there is nothing to do
+        with suppress(errors.UnsupportedFeatureError):  # unless there is nothing to do
             assert compact(lake, table, **limits) is None
         return None
 
@@ -183,7 +178,9 @@ def test_columns_that_cannot_be_written_are_refused_by_name(sqlite_catalog, type
         reference.sql("DELETE FROM t WHERE i = 3")
     with (
         Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
-        pytest.raises(UnsupportedFeatureError, match=r"main\.t .*column \w+ has type \w+.*table with DuckDB"),
+        pytest.raises(
+            errors.UnsupportedFeatureError, match=r"main\.t .*column \w+ has type \w+.*table with DuckDB"
+        ),
     ):
         lake.maintenance.plan_rewrite("t", RewriteRule(0.0))
 
@@ -202,9 +199,9 @@ def test_limits_choose_files(lake):
     times = {one.id: one.time for one in lake.snapshots()}
     newest = max(times)
     assert sizes(lake.maintenance.plan_merge("t", older_than=times[newest])) == [[20, 10]]
-    with pytest.raises(InvalidInputError, match="max_input_files=1"):
+    with pytest.raises(errors.InvalidInputError, match="max_input_files=1"):
         MergeRule(max_input_files=1)
-    with pytest.raises(InvalidInputError, match="excludes every file"):
+    with pytest.raises(errors.InvalidInputError, match="excludes every file"):
         MergeRule(min_file_size=10**10, target_file_size=10**9)
 
 
@@ -224,7 +221,7 @@ def test_what_touches_the_files_meanwhile_is_a_conflict(lake, catalog, kind):
     change = compaction_change(planned.table, compacted_files(lake, planned))
     with open_lake(catalog, data_inlining_row_limit=10 if kind == "mark" else 0) as reference:
         reference.sql(BESIDE[kind])
-    with pytest.raises(TransactionConflictError, match="t"):
+    with pytest.raises(errors.TransactionConflictError, match="t"):
         lake.committer.commit(planned.table.snapshot.id, (change,), CommitInfo())
 
 
@@ -244,7 +241,7 @@ def test_compaction_is_a_snapshot_of_its_own(lake):
     planned = lake.maintenance.plan_merge("t")
     change = compaction_change(planned.table, compacted_files(lake, planned))
     emptied = Truncate(planned.table.table_id, planned.table.name)
-    with pytest.raises(UnsupportedFeatureError, match="its own snapshot"):
+    with pytest.raises(errors.UnsupportedFeatureError, match="its own snapshot"):
         lake.committer.commit(planned.table.snapshot.id, (change, emptied), CommitInfo())
 
 
@@ -253,7 +250,7 @@ def test_a_file_with_other_rows_than_the_catalog_says_is_refused(lake, catalog):
     file = planned.bins[0].files[0]
     with open_lake(catalog) as reference:
         reference.sql(f"COPY (FROM '{file.path}' LIMIT 5) TO '{file.path}' (FIELD_IDS {{i: 1, s: 2}})")
-    with pytest.raises(StorageError, match="5 rows, but the catalog says 20"):
+    with pytest.raises(errors.StorageError, match="5 rows, but the catalog says 20"):
         compacted_files(lake, planned)
 
 
@@ -295,7 +292,7 @@ def test_an_alteration_meanwhile_is_a_conflict_of_rewrites_only(lake, catalog, a
     with open_lake(catalog) as reference:
         reference.sql(f"ALTER TABLE t {alteration}")
         before = reference.sql("SELECT rowid, * FROM t ORDER BY ALL")
-    with pytest.raises(TransactionConflictError, match="t"):
+    with pytest.raises(errors.TransactionConflictError, match="t"):
         lake.maintenance.commit_compacted(rewriting.table, rewritten, CommitInfo())
     assert lake.maintenance.commit_compacted(merge.table, merged, CommitInfo()) is not None
     with open_lake(catalog) as reference:
@@ -310,7 +307,7 @@ def test_what_touches_compacted_files_meanwhile_is_a_conflict(lake, catalog, kin
     files = compacted_files(lake, planned)
     with open_lake(catalog, data_inlining_row_limit=10 if kind == "mark" else 0) as reference:
         reference.sql(BESIDE[kind])
-    with pytest.raises(TransactionConflictError, match="t"):
+    with pytest.raises(errors.TransactionConflictError, match="t"):
         lake.maintenance.commit_compacted(planned.table, files, CommitInfo())
 
 

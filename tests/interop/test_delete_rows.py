@@ -6,14 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    ColumnNotFoundError,
-    InvalidInputError,
-    InvalidPredicateError,
-    TransactionConflictError,
-)
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -150,7 +145,7 @@ def test_only_files_that_may_hold_such_rows_are_read_and_counted(lake):
     with lake.transaction() as tx:
         assert tx.delete_rows("t", "i = 7", max_bytes=size) == 1
     with (
-        pytest.raises(InvalidInputError, match="DuckLakeSparkDeleteOperator"),
+        pytest.raises(errors.InvalidInputError, match="DuckLakeSparkDeleteOperator"),
         lake.transaction() as tx,
     ):
         tx.delete_rows("t", "i IN (8, 108)", max_bytes=size)
@@ -169,19 +164,24 @@ def delete(lake: Lake, condition: str, before=nothing, table: str = "t") -> int:
 
 
 REFUSED = [
-    (ColumnNotFoundError, "j", "j = 1", nothing),
-    (InvalidPredicateError, "SELECT", "i = (SELECT 1)", nothing),
+    (errors.ColumnNotFoundError, "j", "j = 1", nothing),
+    (errors.InvalidPredicateError, "SELECT", "i = (SELECT 1)", nothing),
     (
-        InvalidInputError,
+        errors.InvalidInputError,
         "before the transaction adds",
         "i = 5",
         lambda tx: tx.append_arrow("t", numbers([5])),
     ),
-    (InvalidInputError, "before the transaction adds", "i = 5", lambda tx: tx.rename_column("t", "i", "k")),
-    (InvalidInputError, "in one step", "i = 5", lambda tx: tx.delete_rows("t", "i = 6")),
-    (InvalidInputError, "in one step", "i = 5", lambda tx: tx.truncate("t")),
     (
-        InvalidInputError,
+        errors.InvalidInputError,
+        "before the transaction adds",
+        "i = 5",
+        lambda tx: tx.rename_column("t", "i", "k"),
+    ),
+    (errors.InvalidInputError, "in one step", "i = 5", lambda tx: tx.delete_rows("t", "i = 6")),
+    (errors.InvalidInputError, "in one step", "i = 5", lambda tx: tx.truncate("t")),
+    (
+        errors.InvalidInputError,
         "created by this transaction",
         "i = 5",
         lambda tx: tx.create_table("t", {"i": "int64"}, or_replace=True),
@@ -208,7 +208,7 @@ def test_rows_added_meanwhile_are_a_conflict_as_for_the_reference(lake):
     tx.delete_rows("t", "i < 150")
     lake.append_arrow("t", numbers([5]))
 
-    with pytest.raises(TransactionConflictError, match="added data file"), tx:
+    with pytest.raises(errors.TransactionConflictError, match="added data file"), tx:
         pass
 
     assert lake.row_count("t") == 201
@@ -220,7 +220,7 @@ def test_so_they_are_where_none_was_deleted_and_rows_take_their_place(lake):
     tx.append_arrow("t", numbers([1000]))
     lake.append_arrow("t", numbers([1000]))
 
-    with pytest.raises(TransactionConflictError, match="added data file"), tx:
+    with pytest.raises(errors.TransactionConflictError, match="added data file"), tx:
         pass
     with lake.transaction() as again:
         assert again.delete_rows("t", "i >= 1000") == 1

@@ -14,14 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import create_engine
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    CatalogError,
-    InvalidInputError,
-    StorageError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.storage.parquet.modules import (
     Field,
     Items,
@@ -221,7 +216,7 @@ def test_new_keys_are_as_long_as_those_of_the_lake(sqlite_catalog):
 
     assert [len(key) for key in keys(sqlite_catalog)] == [24, 24, 44, 44]
     check_equal(sqlite_catalog)
-    with pytest.raises(InvalidInputError, match="key_bytes: 17 is not a length of AES keys"):
+    with pytest.raises(errors.InvalidInputError, match="key_bytes: 17 is not a length of AES keys"):
         Lake.connect(sqlite_catalog.sqlalchemy_url, key_bytes=17)
 
 
@@ -258,7 +253,7 @@ def test_without_the_package_nothing_is_written_and_the_error_says_what_to_insta
 
     with Lake.connect(lying.sqlalchemy_url) as lake:
         for act in (lambda: lake.append_arrow("t", rows(0, 1)), lambda: lake.read_arrow("t")):
-            with pytest.raises(StorageError, match="pip install cryptography"):
+            with pytest.raises(errors.StorageError, match="pip install cryptography"):
                 act()
 
     assert sorted(Path(lying.data_path).rglob("*")) == before
@@ -266,7 +261,7 @@ def test_without_the_package_nothing_is_written_and_the_error_says_what_to_insta
 
 def test_files_of_others_cannot_be_added(lying, tmp_path):
     pq.write_table(rows(0, 1), tmp_path / "plain.parquet")
-    refused = pytest.raises(UnsupportedFeatureError, match=r"main\.t: the lake is encrypted")
+    refused = pytest.raises(errors.UnsupportedFeatureError, match=r"main\.t: the lake is encrypted")
     with Lake.connect(lying.sqlalchemy_url) as lake, lake.transaction() as tx, refused:
         tx.add_data_files("t", [str(tmp_path / "plain.parquet")])
 
@@ -306,7 +301,7 @@ def test_a_key_that_sqlite_keeps_as_bytes_shows_in_no_error(lying, spoilt):
     with sqlite3.connect(lying.location) as connection:
         connection.execute(f"UPDATE ducklake_data_file SET encryption_key = {spoilt}")
 
-    with pytest.raises(CatalogError) as raised, Lake.connect(lying.sqlalchemy_url) as lake:
+    with pytest.raises(errors.CatalogError) as raised, Lake.connect(lying.sqlalchemy_url) as lake:
         lake.read_arrow("t")
 
     shown = "".join(traceback.format_exception(raised.value))
@@ -333,7 +328,7 @@ def set_key(catalog: CatalogDatabase, key: str | None) -> None:
 def test_a_key_that_does_not_fit_is_an_error_that_names_the_file_and_no_key(lying, key, problem):
     set_key(lying, key)
 
-    with pytest.raises(StorageError, match=problem) as raised:
+    with pytest.raises(errors.StorageError, match=problem) as raised:
         by_us(lying)
 
     assert ".parquet" in str(raised.value)
@@ -368,7 +363,7 @@ def test_a_file_that_was_changed_is_refused_by_both(lying, change):
 
     with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the reference raises
         by_reference(lying)
-    with pytest.raises((StorageError, UnsupportedFeatureError), match=r"\.parquet"):
+    with pytest.raises((errors.StorageError, errors.UnsupportedFeatureError), match=r"\.parquet"):
         by_us(lying)
 
 
@@ -397,7 +392,9 @@ def of_kind(kind: ModuleKind, value: object, *path: int) -> bytes:
 def test_encryption_that_is_said_by_another_type_is_damage(lying, path, kind, value):
     forge(lying, of_kind(kind, value, *path))
 
-    with pytest.raises(StorageError, match=r"\.parquet is damaged: a field about its encryption has another"):
+    with pytest.raises(
+        errors.StorageError, match=r"\.parquet is damaged: a field about its encryption has another"
+    ):
         by_us(lying)
 
 
@@ -407,7 +404,7 @@ def test_a_forged_file_takes_little_memory(lying):
 
     tracemalloc.start()
     try:
-        with pytest.raises(StorageError, match=r"\.parquet is damaged: "):
+        with pytest.raises(errors.StorageError, match=r"\.parquet is damaged: "):
             by_us(lying)
         assert tracemalloc.get_traced_memory()[1] < 2**25
     finally:

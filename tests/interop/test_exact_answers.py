@@ -8,13 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    ColumnNotFoundError,
-    InvalidPartitionError,
-    StorageError,
-    TableNotFoundError,
-)
 from tests.interop.corpus import FILES_ONLY, FLUSH
 from tests.reference.duckdb_lake import open_lake
 
@@ -74,7 +69,7 @@ def test_counts_need_no_file_but_a_flushed_one_of_a_later_snapshot(catalog):
         assert lake.column_bounds("u", "i", at=3) is None
         _take_away(catalog)
         assert lake.row_count("t", 1) == 50
-        with pytest.raises(StorageError):
+        with pytest.raises(errors.StorageError):
             lake.row_count("u", 3)
 
 
@@ -94,9 +89,9 @@ def test_what_hides_the_bounds(catalog):
         assert [bounds("i", at) for at in (1, 2, 3, 4, 5)] == [(0, 49), (0, 49), (0, 98), (0, 98), None]
         assert [bounds("late", at) for at in (2, 3)] == [(7, 7), (3, 7)]
         assert [bounds("f", at) for at in (3, 4)] == [(1.5, 2.5), None]
-        with pytest.raises(ColumnNotFoundError):
+        with pytest.raises(errors.ColumnNotFoundError):
             bounds("late", 1)
-        with pytest.raises(TableNotFoundError):
+        with pytest.raises(errors.TableNotFoundError):
             lake.row_count("t", at=0)
 
 
@@ -125,5 +120,5 @@ def test_bounds_that_another_writer_may_have_cut_are_no_answer_and_lose_no_row(s
             for where in ("c = 'abcxyz'", "c >= 'abcxyz' AND c < 'abd'", "c > 'abcz'"):
                 found = lake.read_arrow("t", filter=where).num_rows
                 assert [(found,)] == reference.sql(f"SELECT count(*) FROM t WHERE {where}") == [(1,)]
-            with pytest.raises(InvalidPartitionError), lake.transaction() as transaction:
+            with pytest.raises(errors.InvalidPartitionError), lake.transaction() as transaction:
                 transaction.add_data_files("p", [str(copy)])

@@ -20,13 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    DuckLakeError,
-    FilesReleasedError,
-    InvalidInputError,
-    UntrustedValueError,
-)
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, TableSnapshot
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, RewriteRule
 from airflow_provider_ducklake.lake.planning.writing import write as plans
@@ -172,11 +167,11 @@ def chosen(seed: int, size: str) -> Callable[..., list[str]]:
     return names
 
 
-def attempt(act: Callable[[], object]) -> DuckLakeError | None:
+def attempt(act: Callable[[], object]) -> errors.DuckLakeError | None:
     """Do it; only an error of ours may come of it."""
     try:
         act()
-    except DuckLakeError as error:
+    except errors.DuckLakeError as error:
         return error
     return None
 
@@ -294,7 +289,7 @@ def test_a_write_that_was_staged_for_one_table_goes_to_no_other(scene):
             }
 
         put(Path(staged.directory) / "stage.json", redirect)
-        with pytest.raises(UntrustedValueError, match=r"main\.other.* registered for"):
+        with pytest.raises(errors.UntrustedValueError, match=r"main\.other.* registered for"):
             read_staged(lake, uri)
         assert lake.row_count("other") == 20
 
@@ -334,10 +329,10 @@ def test_no_document_has_the_files_of_any_job_go_to_another_table(scene):
             for redirect in redirects:
                 path.write_text(honest)
                 put(path, lambda document, redirect=redirect: _redirect(document, redirect))
-                with pytest.raises(UntrustedValueError, match=staged.job_id):
+                with pytest.raises(errors.UntrustedValueError, match=staged.job_id):
                     read_staged(lake, uri)
             path.write_text(honest)
-            with pytest.raises(UntrustedValueError, match="registered for"):
+            with pytest.raises(errors.UntrustedValueError, match="registered for"):
                 read_staged(lake, uri)
 
 
@@ -466,7 +461,7 @@ def test_what_a_job_did_counts_once(scene, kind):
         for name, change in TWICE[kind].items():
             put(Path(request.directory) / name, change)
 
-        with pytest.raises(UntrustedValueError, match=r"twice|not a file of the job"):
+        with pytest.raises(errors.UntrustedValueError, match=r"twice|not a file of the job"):
             job_io.read_row_changes(request)
 
 
@@ -479,9 +474,9 @@ def test_a_staged_write_and_a_batch_name_each_file_once(scene):
         (record,) = Path(checkpoint).glob("ducklake/*/0.json")
         put(record, _twice("data_files"))
 
-        with pytest.raises(UntrustedValueError, match="twice"):
+        with pytest.raises(errors.UntrustedValueError, match="twice"):
             read_staged(lake, [job_io.stage_uri(staged.directory)])
-        with pytest.raises(UntrustedValueError, match="twice"):
+        with pytest.raises(errors.UntrustedValueError, match="twice"):
             list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
         assert lake.row_count("t") == 38
 
@@ -541,7 +536,7 @@ def test_a_request_that_somebody_changed_is_not_run(scene, chosen):
                 Path(uri),
                 lambda document, change=change, name=name: change(document, scene.place.values()[name]),
             )
-            with scene.unharmed(f"{kind}: {name}"), pytest.raises(UntrustedValueError, match="digest"):
+            with scene.unharmed(f"{kind}: {name}"), pytest.raises(errors.UntrustedValueError, match="digest"):
                 job_io.read_request(uri, digest)
 
 
@@ -600,7 +595,7 @@ def test_a_batch_of_a_stream_releases_no_job_of_another_table(scene):
         (path,) = Path(checkpoint).glob("ducklake/*/1.json")
         put(path, lambda document: document.update(job_id=staged.job_id, data_files=[]))
 
-        with pytest.raises(UntrustedValueError, match="job of another table"):
+        with pytest.raises(errors.UntrustedValueError, match="job of another table"):
             list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
 
         assert lake.jobs.registered([staged.job_id])[staged.job_id].released_at is None
@@ -618,7 +613,9 @@ def test_a_batch_of_a_stream_commits_and_releases_no_job_of_another_kind(scene, 
         files = json.loads((Path(staged.directory) / "part-00000.json").read_text())["data_files"]
         put(record, lambda document: document.update(job_id=staged.job_id, data_files=files))
 
-        with pytest.raises(UntrustedValueError, match=f"names 'job {staged.job_id}'.* remove the record"):
+        with pytest.raises(
+            errors.UntrustedValueError, match=f"names 'job {staged.job_id}'.* remove the record"
+        ):
             list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
 
         assert 100 not in lake.read_arrow("t")["id"].to_pylist()
@@ -662,7 +659,8 @@ def test_no_copy_of_a_record_has_the_files_of_a_batch_committed_twice(scene, cop
         copy(record)
 
         with pytest.raises(
-            UntrustedValueError, match=r"\.json names .*already a data file of the lake.* remove this rec"
+            errors.UntrustedValueError,
+            match=r"\.json names .*already a data file of the lake.* remove this rec",
         ):
             list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
 
@@ -684,7 +682,7 @@ def test_a_batch_whose_files_were_given_up_is_not_committed(scene):
         lake.jobs.release(JOB_ID)  # as a clean-up does before it deletes
 
         with pytest.raises(
-            FilesReleasedError, match=r"batch 0 is named by .*/0\.json.*DuckLakeAddFilesOperator"
+            errors.FilesReleasedError, match=r"batch 0 is named by .*/0\.json.*DuckLakeAddFilesOperator"
         ):
             list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
 
@@ -846,7 +844,7 @@ def test_neither_the_catalog_nor_a_task_has_a_directory_elsewhere_discarded(scen
             scene.sql("UPDATE airflow_ducklake_job SET prefix = ?", f"{elsewhere}/")
             for act in (read_staged, tidy_up, discard):
                 given = f"{elsewhere}/stage.json"
-                with pytest.raises(UntrustedValueError, match="outside the data path"):
+                with pytest.raises(errors.UntrustedValueError, match="outside the data path"):
                     act(lake, [given])
 
 
@@ -859,7 +857,7 @@ def test_a_lake_on_an_object_store_has_no_local_files(scene, tmp_path, spelling)
         with lake.transaction() as tx:
             tx.create_table("t", {"id": "int64"})
         with scene.unharmed(spelling):
-            with pytest.raises(InvalidInputError, match="local path"), lake.transaction() as tx:
+            with pytest.raises(errors.InvalidInputError, match="local path"), lake.transaction() as tx:
                 tx.add_data_files("t", [victim])
             store.sql(
                 "INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, path, "
@@ -870,7 +868,7 @@ def test_a_lake_on_an_object_store_has_no_local_files(scene, tmp_path, spelling)
             store.sql(
                 "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (9, ?, 0, '2026-01-01')", victim
             )
-            with pytest.raises(UntrustedValueError, match=r"Data file 7 .* local path"):
+            with pytest.raises(errors.UntrustedValueError, match=r"Data file 7 .* local path"):
                 lake.read_arrow("t")
             store.sql("DELETE FROM ducklake_data_file")
             ((_, reason),) = lake.cleanup_old_files(older_than=NOW).failures

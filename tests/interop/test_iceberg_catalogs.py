@@ -12,13 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    SourceNotFoundError,
-    StorageError,
-    UntrustedValueError,
-)
 from airflow_provider_ducklake.lake.storage.foreign import source
 from tests.interop.iceberg_source import append, local, new_table
 from tests.reference.silent import silent_server, talking_server
@@ -94,7 +89,7 @@ def add(lake: Lake, catalog: dict[str, Any], name: str = SOURCE) -> int:
 
 def test_a_rest_catalog_names_the_metadata(lake, rest):
     assert add(lake, rest.properties) == 2
-    with pytest.raises(SourceNotFoundError, match=r"sales\.none"):
+    with pytest.raises(errors.SourceNotFoundError, match=r"sales\.none"):
         add(lake, rest.properties, "sales.none")
 
 
@@ -110,7 +105,7 @@ def test_the_location_that_a_rest_catalog_says_is_not_the_folder(lake, tmp_path,
     one = RestServer(table.metadata_location)
     honest.metadata["location"] = one.metadata["location"] = location.format(tmp_path)
 
-    with pytest.raises(UntrustedValueError, match="lies in none of the folders"):
+    with pytest.raises(errors.UntrustedValueError, match="lies in none of the folders"):
         add(lake, one.properties)
     assert add(lake, honest.properties) == 2
     for server in (one.server, honest.server):
@@ -123,7 +118,10 @@ def test_a_rest_catalog_that_never_ends_its_answer_is_an_error_after_the_limit(l
     monkeypatch.setattr(source, "MOST_SECONDS", 10)
     head = b"HTTP/1.1 200 OK\r\n\r\n" if again == b" " else b""
     server = silent_server() if again is None else talking_server(lambda one: one.sendall(head), again)
-    with server as port, pytest.raises(StorageError, match=r"sales\.orders: it took more than 10 seconds"):
+    with (
+        server as port,
+        pytest.raises(errors.StorageError, match=r"sales\.orders: it took more than 10 seconds"),
+    ):
         add(lake, {"uri": f"http://127.0.0.1:{port}"})
 
 
@@ -144,7 +142,7 @@ def test_a_rest_catalog_that_never_ends_its_answer_is_an_error_after_the_limit(l
 def test_no_property_of_a_user_names_a_class(lake, evil, properties, kind):
     text = json.dumps({"type": kind, "uri": "http://127.0.0.1:9", **properties}).replace(EVIL, evil)
 
-    with pytest.raises(InvalidInputError, match="classes are not taken"):
+    with pytest.raises(errors.InvalidInputError, match="classes are not taken"):
         add(lake, json.loads(text))
 
 
@@ -164,7 +162,7 @@ def test_no_property_of_a_user_names_a_class(lake, evil, properties, kind):
     ids=json.dumps,
 )
 def test_no_secret_is_in_an_error(lake, properties):
-    with pytest.raises((StorageError, InvalidInputError)) as failed:
+    with pytest.raises((errors.StorageError, errors.InvalidInputError)) as failed:
         add(lake, properties)
 
     assert "s3cr3t" not in "".join(traceback.format_exception(failed.value)).lower()
@@ -182,7 +180,7 @@ def test_no_secret_is_in_an_error(lake, properties):
 def test_no_answer_of_a_rest_catalog_names_a_class(lake, rest, evil, properties):
     rest.config = json.loads(json.dumps(properties).replace(EVIL, evil))
 
-    with pytest.raises(UntrustedValueError, match="imported and called"):
+    with pytest.raises(errors.UntrustedValueError, match="imported and called"):
         add(lake, rest.properties)
 
 
@@ -215,7 +213,7 @@ def test_the_metadata_file_of_a_sql_catalog_does_not_choose_the_folder(lake, tmp
     said = json.loads(local(other.metadata_location).read_text()) | {"location": "file:///"}
     local(table.metadata_location).write_text(json.dumps(said))
 
-    with pytest.raises(UntrustedValueError, match="lies in none of the folders"):
+    with pytest.raises(errors.UntrustedValueError, match="lies in none of the folders"):
         add(lake, sql_catalog(tmp_path))
 
 
@@ -232,7 +230,7 @@ def test_the_metadata_file_of_a_sql_catalog_does_not_choose_the_folder(lake, tmp
 def test_no_database_is_made(lake, tmp_path, uri, words):
     there = sorted(Path(tmp_path).rglob("*"))
 
-    with pytest.raises(InvalidInputError, match=words):
+    with pytest.raises(errors.InvalidInputError, match=words):
         add(lake, {"type": "sql", "uri": uri.format(tmp_path)})
     assert sorted(Path(tmp_path).rglob("*")) == there
 
@@ -240,7 +238,7 @@ def test_no_database_is_made(lake, tmp_path, uri, words):
 def test_no_table_is_made_in_a_database(lake, tmp_path):
     (tmp_path / "empty.db").touch()
 
-    with pytest.raises(StorageError, match="iceberg_tables"):
+    with pytest.raises(errors.StorageError, match="iceberg_tables"):
         add(lake, {"type": "sql", "uri": f"sqlite:///{tmp_path}/empty.db"})
     assert (tmp_path / "empty.db").read_bytes() == b""
 
@@ -251,7 +249,7 @@ def test_credentials_of_the_worker_go_to_the_server_that_they_are_for(lake, rest
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TOKEN", "hidden-word")
     given = {"name": "prod", "type": "rest"}
 
-    named = pytest.raises(InvalidInputError, match=f"another {key} .*'prod'")
+    named = pytest.raises(errors.InvalidInputError, match=f"another {key} .*'prod'")
     with silent_server() as elsewhere, named as refused:
         add(lake, {**given, key: f"http://127.0.0.1:{elsewhere}"})
     assert "hidden-word" not in str(refused.value)

@@ -2,13 +2,8 @@
 
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    AlreadyExistsError,
-    InvalidInputError,
-    MacroNotFoundError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.writes.row_changes import Delete, Update
 from airflow_provider_ducklake.lake.writes.sql import Sql
@@ -75,7 +70,10 @@ def test_a_restored_schema_has_them_as_they_were(lake, catalog):
 
 def test_they_come_back_with_a_dropped_schema(lake):
     before = lake.current_snapshot().id
-    with pytest.raises(InvalidInputError, match=r"table s\.t, macro s\.(net|few)"), lake.transaction() as tx:
+    with (
+        pytest.raises(errors.InvalidInputError, match=r"table s\.t, macro s\.(net|few)"),
+        lake.transaction() as tx,
+    ):
         tx.drop_schema("s")
     with lake.transaction() as tx:
         tx.drop_schema("s", cascade=True)
@@ -110,7 +108,7 @@ def test_renaming_a_table_leaves_them_as_they_are(lake, catalog):
 
 
 def test_names_are_compared_as_duckdb_compares_them(lake):
-    with pytest.raises(AlreadyExistsError, match=r"macro named s\.net"), lake.transaction() as tx:
+    with pytest.raises(errors.AlreadyExistsError, match=r"macro named s\.net"), lake.transaction() as tx:
         tx.create_macro("S.NET", "(a) AS a")
     with lake.transaction() as tx:
         tx.create_macro("s.net", "(a) AS a", if_not_exists=True)
@@ -120,7 +118,7 @@ def test_names_are_compared_as_duckdb_compares_them(lake):
     with lake.transaction() as tx:
         tx.drop_macro("s.NET")
     assert [one.definition.is_table for one in lake.macros()] == [True, True]
-    with pytest.raises(MacroNotFoundError, match=r"Table macro s\.gone"), lake.transaction() as tx:
+    with pytest.raises(errors.MacroNotFoundError, match=r"Table macro s\.gone"), lake.transaction() as tx:
         tx.drop_macro("s.gone", table=True)
 
 
@@ -138,7 +136,9 @@ def test_spark_sql_that_calls_one_is_refused_before_a_job(lake, verb, named):
     with lake.transaction() as tx:
         tx.create_view("s.v", "SELECT s.net(i) AS i FROM s.t", dialect="spark")
 
-    with pytest.raises(UnsupportedFeatureError, match=f"^{named} is called, .* Run the query in DuckDB, or"):
+    with pytest.raises(
+        errors.UnsupportedFeatureError, match=f"^{named} is called, .* Run the query in DuckDB, or"
+    ):
         verb.plan(lake, Commit(CommitInfo()), lambda source: source)
 
 

@@ -11,15 +11,9 @@ import pymysql
 import pytest
 from sqlalchemy import event, text
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.migrations import migrate
-from airflow_provider_ducklake.lake.errors import (
-    CatalogError,
-    StorageError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-    UnsupportedVersionError,
-)
 from tests.interop.job_columns import another_user
 from tests.interop.old_lakes import OldLake, copy_lake, forget_snapshots, old_lake, read_alike, writing
 from tests.reference.catalog_dump import dump_catalog, dump_schema
@@ -98,7 +92,7 @@ def test_a_server_has_backups_of_its_own(old, new_catalog):
 def test_development_versions_are_refused_by_name(old):
     old.execute("UPDATE ducklake_metadata SET value = '0.4-dev1' WHERE key = 'version'")
 
-    with pytest.raises(UnsupportedVersionError, match=r"0\.4-dev1"):
+    with pytest.raises(errors.UnsupportedVersionError, match=r"0\.4-dev1"):
         Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True)
 
 
@@ -109,7 +103,7 @@ def test_counts_that_contradict_the_file_are_refused(old, info):
 
     with (
         Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake,
-        pytest.raises(CatalogError, match="partial_file_info"),
+        pytest.raises(errors.CatalogError, match="partial_file_info"),
     ):
         lake.migrate()
 
@@ -122,7 +116,7 @@ def test_columns_of_others_in_the_way_are_refused(old):
 
     with (
         Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake,
-        pytest.raises(CatalogError, match="ours"),
+        pytest.raises(errors.CatalogError, match="ours"),
     ):
         lake.migrate()
 
@@ -141,7 +135,7 @@ def test_a_missing_file_is_found_before_anything_is_changed(old):
 
     with (
         Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake,
-        pytest.raises(StorageError, match=r"\.parquet"),
+        pytest.raises(errors.StorageError, match=r"\.parquet"),
     ):
         lake.migrate()
 
@@ -172,7 +166,7 @@ def test_a_dry_run_names_every_refusal_with_its_remedy(damaged):
     before = everything(damaged)
     with Lake.connect(damaged.catalog.sqlalchemy_url, to_migrate=True) as lake:
         refusals = lake.migrate(dry_run=True).refusals
-        with pytest.raises(CatalogError) as refused:
+        with pytest.raises(errors.CatalogError) as refused:
             lake.migrate()
 
     assert everything(damaged) == before
@@ -208,7 +202,7 @@ def test_partition_keys_of_0_1_that_name_no_column_are_refused(tmp_path, new_cat
     before = everything(moved)
     with Lake.connect(moved.catalog.sqlalchemy_url, to_migrate=True) as lake:
         (refusal,) = lake.migrate(dry_run=True).refusals
-        with pytest.raises(CatalogError, match="names column 40 of a table"):
+        with pytest.raises(errors.CatalogError, match="names column 40 of a table"):
             lake.migrate()
 
     assert "Restore the catalog" in refusal
@@ -224,7 +218,7 @@ def test_a_user_who_may_not_alter_the_tables_is_refused_and_half_migrates_nothin
 
     with another_user(catalog) as others, Lake.connect(others.sqlalchemy_url, to_migrate=True) as lake:
         (refusal,) = lake.migrate("1.1", dry_run=True).refusals
-        with pytest.raises(CatalogError) as refused:
+        with pytest.raises(errors.CatalogError) as refused:
             lake.migrate("1.1")
         assert lake.migrate("1.0").refusals == ()
 
@@ -242,7 +236,7 @@ def test_a_file_that_cannot_be_copied_as_it_is_is_refused(old):
 
     with (
         Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake,
-        pytest.raises(UnsupportedFeatureError, match="column v"),
+        pytest.raises(errors.UnsupportedFeatureError, match="column v"),
     ):
         lake.migrate()
 
@@ -342,7 +336,7 @@ def test_a_snapshot_committed_meanwhile_undoes_the_migration(old, new_catalog):
 
         engine = lake.opened.catalog.dialect.engine
         event.listen(engine, "before_cursor_execute", commit_snapshot)
-        with pytest.raises(TransactionConflictError, match="27"):
+        with pytest.raises(errors.TransactionConflictError, match="27"):
             lake.migrate()
         event.remove(engine, "before_cursor_execute", commit_snapshot)
 

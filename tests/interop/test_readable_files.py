@@ -10,13 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.parquet import encryption
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    DuckLakeError,
-    InvalidInputError,
-    SchemaMismatchError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.storage.parquet.readable import (
     CODECS,
     ENCODINGS,
@@ -209,7 +204,7 @@ def test_lists_of_old_layouts_are_read_as_duckdb_reads_them_or_refused(sqlite_ca
     make(sqlite_catalog, sql)
 
     if name in REFUSED:
-        with pytest.raises((SchemaMismatchError, UnsupportedFeatureError), match=REFUSED[name]):
+        with pytest.raises((errors.SchemaMismatchError, errors.UnsupportedFeatureError), match=REFUSED[name]):
             add(sqlite_catalog, path)
         return
     add(sqlite_catalog, path)
@@ -254,7 +249,7 @@ def test_old_lists_within_a_map_are_refused(sqlite_catalog, tmp_path, layout):
 
     if layout == "old":
         with pytest.raises(
-            SchemaMismatchError, match=r"column a.value of the file is a list in an old layout"
+            errors.SchemaMismatchError, match=r"column a.value of the file is a list in an old layout"
         ):
             add(sqlite_catalog, path)
         return
@@ -277,7 +272,9 @@ def test_keys_that_may_be_null_are_refused_by_name_and_for_good(sqlite_catalog, 
     make(sqlite_catalog, "MAP(VARCHAR, INT)")
     assert duckdb.sql(f"FROM '{path}'").fetchall() == [({"k": 1},)]
 
-    with pytest.raises(UnsupportedFeatureError, match=r"map.parquet: the keys of its map a may be NULL"):
+    with pytest.raises(
+        errors.UnsupportedFeatureError, match=r"map.parquet: the keys of its map a may be NULL"
+    ):
         add(sqlite_catalog, path)
 
 
@@ -296,7 +293,7 @@ def test_maps_without_values_are_refused_in_any_column(sqlite_catalog, tmp_path)
     make(sqlite_catalog, "INT")
 
     with (
-        pytest.raises(UnsupportedFeatureError, match="its map keys does not have keys and values"),
+        pytest.raises(errors.UnsupportedFeatureError, match="its map keys does not have keys and values"),
         Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
         lake.transaction() as tx,
     ):
@@ -310,7 +307,7 @@ def test_types_that_do_not_go_together_are_named_as_damage_for_good(sqlite_catal
     make(sqlite_catalog, "DATE")
 
     with pytest.raises(
-        InvalidInputError, match=r"days.parquet: DATE can only annotate INT32. Replace the file"
+        errors.InvalidInputError, match=r"days.parquet: DATE can only annotate INT32. Replace the file"
     ):
         add(sqlite_catalog, path)
 
@@ -355,7 +352,7 @@ def by_us(tmp_path, path, physical: str) -> list | str:
             with lake.transaction() as tx:
                 tx.create_table("t", {"a": TYPES[physical]})
                 tx.add_data_files("t", [str(path)])
-        except DuckLakeError as error:
+        except errors.DuckLakeError as error:
             return str(error)
         return lake.read_arrow("t")["a"].to_pylist()
 
@@ -464,7 +461,7 @@ def test_files_with_encrypted_columns_are_refused(sqlite_catalog, tmp_path, plai
     make(sqlite_catalog, "INT")
 
     with (
-        pytest.raises(UnsupportedFeatureError, match=r"secret.parquet is an encrypted Parquet file"),
+        pytest.raises(errors.UnsupportedFeatureError, match=r"secret.parquet is an encrypted Parquet file"),
         Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
         lake.transaction() as tx,
     ):

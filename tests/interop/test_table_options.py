@@ -3,14 +3,9 @@
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidOptionError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.format.versions import write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.interop.compacting import merge_adjacent
@@ -160,7 +155,7 @@ def test_a_lake_that_demands_messages_demands_none_of_options(lake, catalog):
     ],
 )
 def test_an_error_names_table_option_value_and_what_to_do(sqlite_lake, sqlite_catalog, text, says):
-    with pytest.raises(InvalidOptionError, match=says):
+    with pytest.raises(errors.InvalidOptionError, match=says):
         run(sqlite_lake, f"ALTER TABLE t SET (sort_on_insert = false); ALTER TABLE t {text}")
 
     assert table_options(sqlite_catalog) == {}
@@ -191,13 +186,13 @@ def test_numbers_that_the_reference_sets_are_as_great_as_a_writer_takes_them(sql
 
 
 def test_a_share_is_from_0_to_1(sqlite_lake):
-    with pytest.raises(InvalidOptionError, match="from 0 to 1"):
+    with pytest.raises(errors.InvalidOptionError, match="from 0 to 1"):
         sqlite_lake.set_option("rewrite_delete_threshold", 1.5)
 
 
 @pytest.mark.parametrize("key", ["sort_on_insert", "skip_stats_columns"])
 def test_an_option_is_of_a_table_or_of_a_schema(sqlite_lake, sqlite_catalog, key):
-    with pytest.raises(InvalidInputError, match="a table or a schema, not both: 't' and 'main'"):
+    with pytest.raises(errors.InvalidInputError, match="a table or a schema, not both: 't' and 'main'"):
         sqlite_lake.set_option(key, "id", table="t", schema="main")
 
     assert table_options(sqlite_catalog) == {}
@@ -210,7 +205,7 @@ def test_an_option_of_a_table_that_another_drops_is_a_conflict(lake, catalog):
             with Lake.connect(catalog.sqlalchemy_url) as other, other.transaction() as first:
                 first.drop_table("t")
 
-    with pytest.raises(TransactionConflictError, match="dropped it"):
+    with pytest.raises(errors.TransactionConflictError, match="dropped it"):
         both()
     assert table_options(catalog) == {}
 
@@ -296,6 +291,6 @@ def test_both_ways_to_create_a_table_take_keys(sqlite_lake, sqlite_catalog):
 def test_a_lake_of_1_0_has_no_epoch_keys(sqlite_catalog):
     with (
         Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.0") as lake,
-        pytest.raises(UnsupportedFeatureError, match="DuckLakeMigrateOperator"),
+        pytest.raises(errors.UnsupportedFeatureError, match="DuckLakeMigrateOperator"),
     ):
         run(lake, "CREATE TABLE t (d DATE) PARTITIONED BY (epoch_day(d))")

@@ -10,14 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidPartitionError,
-    InvalidValueError,
-    SchemaMismatchError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.format.schema import Column
 from airflow_provider_ducklake.lake.format.snapshots import ColumnId
 from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
@@ -254,25 +248,29 @@ def test_what_is_no_variant_is_refused(lake):
         return pa.table({"i": pa.array([1, 2], pa.int64()), "doc": docs})
 
     for damaged in ((b"", b""), (b"\x01\x00\x00", b""), (b"\x11\x00\x00", b"\x02\x01\x00\x00\x01\x00")):
-        with pytest.raises(InvalidValueError, match="column doc: 1 value is not valid Parquet variants"):
+        with pytest.raises(
+            errors.InvalidValueError, match="column doc: 1 value is not valid Parquet variants"
+        ):
             lake.append_arrow("t", given(*damaged))
-    with pytest.raises(SchemaMismatchError, match="column doc is variant in the table; int64 does not fit"):
+    with pytest.raises(
+        errors.SchemaMismatchError, match="column doc is variant in the table; int64 does not fit"
+    ):
         lake.append_arrow("t", pa.table({"i": [1], "doc": [1]}))
     assert lake.read_arrow("t").num_rows == 0
 
 
 def test_they_are_no_keys_have_no_defaults_and_compare_with_nothing(lake):
     with (
-        pytest.raises(InvalidPartitionError, match="variant cannot be a partition key"),
+        pytest.raises(errors.InvalidPartitionError, match="variant cannot be a partition key"),
         lake.transaction() as tx,
     ):
         tx.set_partitioned_by("t", ["doc"])
-    with pytest.raises(InvalidInputError, match="cannot have a default"), lake.transaction() as tx:
+    with pytest.raises(errors.InvalidInputError, match="cannot have a default"), lake.transaction() as tx:
         tx.add_column("t", "late", "variant", default="1")
-    with pytest.raises(InvalidInputError, match="only be tested with IS NULL"):
+    with pytest.raises(errors.InvalidInputError, match="only be tested with IS NULL"):
         lake.read_arrow("t", filter="doc = 5")
     refused = r"Filter on main\.t: 'doc\.a\.b' names a part of doc, a variant.*variant_get"
-    with pytest.raises(UnsupportedFeatureError, match=refused):
+    with pytest.raises(errors.UnsupportedFeatureError, match=refused):
         lake.read_arrow("t", filter="i < 5 AND doc.a.b IS NULL")
 
 

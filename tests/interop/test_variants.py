@@ -10,13 +10,8 @@ import pytest
 from pyspark.sql.types import VariantVal
 from sqlalchemy import NullPool, create_engine, text
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    CatalogError,
-    InvalidInputError,
-    StorageError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.format.types.variants import Instant, decode_variant
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.reference import ducklakepy_lake
@@ -110,7 +105,7 @@ def test_what_duckdb_inlines_in_its_own_file_is_read_and_flushed(tmp_path):
         before = ours(lake)
         assert before[3] == {"a": 3, "d": "2020-01-04", "l": [3, None], "é": "ü"}
         assert (before[4], before[5]) == (None, 5)
-        with pytest.raises(UnsupportedFeatureError, match="Variants inside struct"):
+        with pytest.raises(errors.UnsupportedFeatureError, match="Variants inside struct"):
             lake.read_arrow("u")
         assert lake.read_arrow("u", columns=["i"]).to_pylist() == [{"i": 1}]
         lake.flush_inlined_data("t")
@@ -138,7 +133,7 @@ def test_damaged_bytes_are_named(variants, catalog, bytes_, problem):
         damage = text(f"UPDATE {registered['table_name']} SET doc = :doc WHERE id = 3")
         connection.execute(damage, {"doc": bytes_})
 
-    with pytest.raises(CatalogError, match=rf"does not fit column doc \(variant\): .*{problem}"):
+    with pytest.raises(errors.CatalogError, match=rf"does not fit column doc \(variant\): .*{problem}"):
         variants.read_arrow("t")
     assert variants.read_arrow("t", columns=["id"]).num_rows == len(VALUES) + 1
 
@@ -231,7 +226,7 @@ def test_levels_that_arrow_does_not_read_are_refused_by_name(sqlite_catalog):
         reference.sql(f"INSERT INTO t SELECT i, '{document}'::JSON::VARIANT FROM range(20) r(i)")
     with (
         Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
-        pytest.raises(StorageError, match=r"\.parquet of main\.t .*too deeply nested"),
+        pytest.raises(errors.StorageError, match=r"\.parquet of main\.t .*too deeply nested"),
     ):
         lake.read_arrow("t")
 
@@ -242,7 +237,7 @@ def test_null_variants_are_nulls_though_the_references_statistics_count_none(sql
         reference.sql("CREATE TABLE t (id BIGINT, doc VARIANT)")
         reference.sql("INSERT INTO t SELECT i, CASE WHEN i % 4 THEN i::VARIANT END FROM range(20) r(i)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        with pytest.raises(InvalidInputError, match="doc"), lake.transaction() as tx:
+        with pytest.raises(errors.InvalidInputError, match="doc"), lake.transaction() as tx:
             tx.set_not_null("t", "doc")
         assert lake.read_arrow("t", filter="doc IS NULL").num_rows == 5
         with lake.transaction() as tx:

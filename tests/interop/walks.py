@@ -20,13 +20,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    AlreadyExistsError,
-    InvalidInputError,
-    NotFoundError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
@@ -55,7 +50,12 @@ ALTERATIONS = (
     *("partition", "unpartition", "sort", "recreate"),
 )
 # What a verb says of a table or a snapshot that is not there, or of what it does not do: no step then.
-REFUSALS = (AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedFeatureError)
+REFUSALS = (
+    errors.AlreadyExistsError,
+    errors.InvalidInputError,
+    errors.NotFoundError,
+    errors.UnsupportedFeatureError,
+)
 # What verify() may find, and whose it is.
 THEIRS = {
     FindingCode.TABLE_STATS_NARROW: "DuckDB's: its rewrites and NULL-only files make bounds too narrow",
@@ -280,9 +280,9 @@ class Walk:
             inlined = list(part.row_ids)[:5]
             row_ids = pa.array(inlined, pa.int64())
         else:
-            raise InvalidInputError("no rows")
+            raise errors.InvalidInputError("no rows")
         if not rows.num_rows:
-            raise InvalidInputError("no rows")
+            raise errors.InvalidInputError("no rows")
         place = rows.column_names.index("s")
         rows = rows.set_column(place, "s", pa.array(["w"] * rows.num_rows, rows.schema.field(place).type))
         rows = rows.append_column(ROW_ID.name, row_ids)

@@ -5,13 +5,8 @@ import logging
 import pytest
 
 from airflow_provider_ducklake.hooks.task import verbs_logged_by
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
-from airflow_provider_ducklake.lake.errors import (
-    InvalidNameError,
-    SchemaMismatchError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice, InsertMode, SchemaEvolution
 from tests.differential.twin import Twin
@@ -115,7 +110,7 @@ def test_what_would_narrow_is_listed_as_a_whole(spark, sqlite_catalog):
     rows = spark.sql("SELECT 1.5D AS b, 'x' AS i, named_struct('x', 1L) AS s, 'new' AS more")
     with new_lake(sqlite_catalog, table) as lake:
         for choice in (ADD, WIDEN):
-            with pytest.raises(SchemaMismatchError) as raised:
+            with pytest.raises(errors.SchemaMismatchError) as raised:
                 insert(lake, rows, choice)
             assert [text.split(" in the table")[0] for text in raised.value.differences] == [
                 "column n is missing",
@@ -123,9 +118,9 @@ def test_what_would_narrow_is_listed_as_a_whole(spark, sqlite_catalog):
                 "column b is boolean",
                 "column s.x is date",
             ]
-        with pytest.raises(SchemaMismatchError, match="column i is int32 in the table; int64"):
+        with pytest.raises(errors.SchemaMismatchError, match="column i is int32 in the table; int64"):
             insert(lake, spark.sql("SELECT 1L AS i, 1 AS n"), ADD)
-        with pytest.raises(InvalidNameError, match="_ducklake_internal_x"):
+        with pytest.raises(errors.InvalidNameError, match="_ducklake_internal_x"):
             insert(lake, spark.sql("SELECT 1 AS n, 2 AS _ducklake_internal_x"), ADD)
 
 
@@ -144,7 +139,9 @@ def test_columns_are_added_beside_replaced_rows_and_none_without_rows(spark, sql
         assert rows_of(sqlite_catalog) == [(2, "us", None), (3, "eu", 4)]  # a column of nothing is none
 
         overwrite = InsertChoice(where="id < 3", evolution=SchemaEvolution.ADD_AND_WIDEN)
-        with pytest.raises(SchemaMismatchError, match="column id is int32"):  # its condition is on int32
+        with pytest.raises(
+            errors.SchemaMismatchError, match="column id is int32"
+        ):  # its condition is on int32
             insert(lake, spark.sql("SELECT 1L AS id"), overwrite)
         insert(lake, spark.sql("SELECT 1 AS id, 'z' AS last"), overwrite)
         assert lake.current_snapshot().id == before + 2
@@ -161,7 +158,7 @@ def test_an_alter_meanwhile_is_a_conflict_and_an_append_is_none(spark, sqlite_ca
 
     with new_lake(sqlite_catalog, "CREATE TABLE t (id INT)") as lake:
         rows = spark.sql("SELECT 1 AS id, 2 AS more")
-        with pytest.raises(TransactionConflictError):
+        with pytest.raises(errors.TransactionConflictError):
             insert(lake, rows, ADD, meanwhile=elsewhere("ALTER TABLE t ADD COLUMN theirs INT"))
         insert(lake, rows, ADD, meanwhile=elsewhere("INSERT INTO t VALUES (7, 8)"))
     assert rows_of(sqlite_catalog, "SELECT id, theirs, more FROM t ORDER BY id") == [
@@ -185,6 +182,6 @@ def test_a_default_that_only_the_reference_computes_is_refused(spark, sqlite_cat
     table = "CREATE TABLE t (id INT, made TIMESTAMP DEFAULT now())"
     with (
         new_lake(sqlite_catalog, table) as lake,
-        pytest.raises(UnsupportedFeatureError, match=r"made is missing .* now"),
+        pytest.raises(errors.UnsupportedFeatureError, match=r"made is missing .* now"),
     ):
         insert(lake, spark.sql("SELECT 1 AS id"), ADD)

@@ -16,13 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidTypeError,
-    SourceNotFoundError,
-    SparkJobError,
-)
 from airflow_provider_ducklake.lake.spark import parquet_sources
 from airflow_provider_ducklake.lake.storage.parquet.modules import Field, ModuleKind, read_struct
 from airflow_provider_ducklake.lake.writes.session import LakeSession
@@ -308,7 +303,7 @@ def test_nanoseconds_are_lost_only_where_somebody_says_so(session, sqlite_catalo
     path = parquet(tmp_path, "a.parquet", {"at": LOSSY, "local": SHAPES["ts_ns"]})
 
     with pytest.raises(
-        InvalidInputError, match=r"a\.parquet, row group 0: column at .*789.*truncateNanoseconds"
+        errors.InvalidInputError, match=r"a\.parquet, row group 0: column at .*789.*truncateNanoseconds"
     ):
         session.insert("t", {"path": path}, create_table=True)
 
@@ -327,7 +322,7 @@ def test_a_table_keeps_nanoseconds_only_where_its_column_does(session, lake, tmp
     path = parquet(tmp_path, "a.parquet", {"ts_ns": SHAPES["ts_ns"]})
 
     with pytest.raises(
-        InvalidInputError, match=r"column ts_ns has a value that timestamp does not hold.*timestamp_ns"
+        errors.InvalidInputError, match=r"column ts_ns has a value that timestamp does not hold.*timestamp_ns"
     ):
         session.insert("t", {"path": path})
 
@@ -429,7 +424,7 @@ def test_a_harmed_parquet_file_is_named(session, tmp_path, harm, message):
     )
     harm(path)
 
-    with pytest.raises(InvalidInputError, match=f"source cannot be read: {message.format(path=path)}"):
+    with pytest.raises(errors.InvalidInputError, match=f"source cannot be read: {message.format(path=path)}"):
         session.insert("t", {"path": path}, create_table=True)
 
 
@@ -467,7 +462,7 @@ def test_what_a_reader_of_damaged_bytes_stumbles_over_is_said_in_words(session, 
     harm(path)
 
     with pytest.raises(
-        InvalidInputError, match=f"source cannot be read: .*{path}(?:, which)? is damaged: {message}"
+        errors.InvalidInputError, match=f"source cannot be read: .*{path}(?:, which)? is damaged: {message}"
     ) as caught:
         session.insert("t", {"path": path}, create_table=True)
 
@@ -488,7 +483,7 @@ def test_a_group_without_fields_is_named(session, tmp_path):
 
     edited(path, without_fields)
 
-    with pytest.raises(InvalidTypeError, match=r"column deep\.empty is a struct without fields"):
+    with pytest.raises(errors.InvalidTypeError, match=r"column deep\.empty is a struct without fields"):
         session.insert("t", str(path), create_table=True)
     session.insert("t", sql="SELECT id FROM s", sources={"s": str(path)}, create_table=True)
     assert session.read("t").collect() == [(1,)]
@@ -499,7 +494,7 @@ def test_a_harmed_file_for_pyarrow_is_named_with_its_row_group(session, tmp_path
     path = parquet(tmp_path, "a.parquet", columns, use_dictionary=False, compression="snappy")
     scrambled(path)
 
-    with pytest.raises(InvalidInputError, match=f"source cannot be read: {path}, row group 0: "):
+    with pytest.raises(errors.InvalidInputError, match=f"source cannot be read: {path}, row group 0: "):
         session.insert("t", {"path": path}, create_table=True)
 
 
@@ -539,7 +534,7 @@ def test_a_malformed_record_is_named(session, lake, tmp_path, name, lines, messa
         tx.create_table("t", {"id": "int64", "day": "date"})
     path = text(tmp_path, name, lines)
 
-    with pytest.raises(InvalidInputError, match=re.escape(message)) as caught:
+    with pytest.raises(errors.InvalidInputError, match=re.escape(message)) as caught:
         session.insert("t", {"path": path})
 
     assert "PERMISSIVE" not in str(caught.value)
@@ -552,7 +547,7 @@ def test_a_malformed_record_in_a_compressed_file_is_named(session, lake, tmp_pat
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"id\n1\nx\n"))
 
-    with pytest.raises(InvalidInputError, match="line 3: column id has 'x'"):
+    with pytest.raises(errors.InvalidInputError, match="line 3: column id has 'x'"):
         session.insert("t", {"path": str(path), "format": "csv"})
 
 
@@ -592,7 +587,7 @@ def test_a_csv_without_header_is_read_by_position(session, lake, sqlite_catalog,
 
     assert in_duckdb(sqlite_catalog, "SELECT * FROM t")[1] == [(1, dt.date(2024, 1, 2))]
     path = text(tmp_path, "b.csv", "1,2024-01-02,3\n")
-    with pytest.raises(InvalidInputError, match="has 3 columns and no header, and the table has 2"):
+    with pytest.raises(errors.InvalidInputError, match="has 3 columns and no header, and the table has 2"):
         session.insert("t", {"path": path, "options": {"header": False}})
 
 
@@ -600,7 +595,7 @@ def test_what_a_row_says_is_no_trace_of_a_reader(session, tmp_path):
     forged = "x\n\tat org.apache.parquet.Reader.read(Reader.java:1)"
     path = parquet(tmp_path, "a.parquet", {"text": pa.array([f"java.lang.Error: {forged}"])})
 
-    with pytest.raises(SparkJobError) as caught:
+    with pytest.raises(errors.SparkJobError) as caught:
         session.insert(
             "t",
             sql="SELECT CAST(raise_error(text) AS int) AS a FROM s",
@@ -614,13 +609,14 @@ def test_decimals_that_no_lake_has_are_refused(session, tmp_path):
     path = parquet(tmp_path, "a.parquet", {"d": pa.array([Decimal(1)], pa.decimal256(50, 2))})
 
     with pytest.raises(
-        InvalidInputError, match=r"source cannot be read: .*decimal256\(50, 2\), which DuckLake cannot store"
+        errors.InvalidInputError,
+        match=r"source cannot be read: .*decimal256\(50, 2\), which DuckLake cannot store",
     ):
         session.insert("t", {"path": path}, create_table=True)
 
 
 def test_a_missing_file_is_still_one_that_may_come(session, tmp_path):
-    with pytest.raises(SourceNotFoundError):
+    with pytest.raises(errors.SourceNotFoundError):
         session.insert("t", {"path": f"{tmp_path}/no.parquet"}, create_table=True)
 
 
@@ -665,6 +661,6 @@ def test_folders_of_which_spark_makes_no_columns_are_refused_for_good(
         reference.sql("CREATE TABLE t (a INTEGER, b INTEGER, v BIGINT)")
     with (
         Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
-        pytest.raises(InvalidInputError, match=r"cannot be read: the folder"),
+        pytest.raises(errors.InvalidInputError, match=r"cannot be read: the folder"),
     ):
         LakeSession(spark, lake).insert("t", str(tmp_path / "in"))

@@ -14,13 +14,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    SparkJobError,
-    StorageError,
-    UnsupportedFeatureError,
-)
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan
 from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing, plan_write
@@ -257,7 +252,7 @@ def test_columns_with_the_names_of_those_that_a_read_adds(sqlite_catalog, spark)
         with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
             assert assert_same_rows(spark, lake, duck) == 89
             assert assert_same_rows(spark, lake, duck, filter='"i.d" < 60', columns=("a.`b",)) == 59
-            with pytest.raises(InvalidInputError, match="_ducklake_row_id"):
+            with pytest.raises(errors.InvalidInputError, match="_ducklake_row_id"):
                 read_table(spark, lake.scan("t"), row_ids=True)
             assert read_table(spark, lake.scan("t"), positions=True).count() == 89
             duck.sql('ALTER TABLE t ADD COLUMN "__ducklake_Position" INT')
@@ -286,12 +281,14 @@ def test_what_cannot_be_read_is_said_before_anything_runs(sqlite_catalog, spark)
         catalog.execute("UPDATE ducklake_column SET column_type = 'unknown' WHERE column_name = 'h'")
     catalog.close()
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        with pytest.raises(UnsupportedFeatureError, match="Column h has type unknown"):
+        with pytest.raises(errors.UnsupportedFeatureError, match="Column h has type unknown"):
             read_table(spark, lake.scan("t"))
         assert read_table(spark, lake.scan("t", columns=("i",))).count() == 50
         (file,) = lake.scan("t", columns=("i",)).files
         Path(file.path).unlink()
-        with pytest.raises(StorageError, match=r"parquet of main\.t at snapshot 2: the file does not exist"):
+        with pytest.raises(
+            errors.StorageError, match=r"parquet of main\.t at snapshot 2: the file does not exist"
+        ):
             read_table(spark, lake.scan("t", columns=("i",)))
 
 
@@ -412,7 +409,7 @@ def test_a_file_that_goes_bad_before_the_rows_are_asked_for_is_named(sqlite_cata
             df.collect()
 
     error = read_error(caught.value, [plan])
-    assert isinstance(error, StorageError)
+    assert isinstance(error, errors.StorageError)
     ours, spark_says = str(error).split(" Spark says: ")
     assert plan.files[0].path in ours
     assert "of main.t at snapshot 2: " in ours
@@ -455,7 +452,7 @@ def test_no_file_is_left_out_without_a_word(sqlite_catalog, spark, planted):
         if planted in ("hidden", "slash"):
             assert read_table(spark, lake.scan("t")).count() == 100
         else:
-            with pytest.raises(StorageError, match=re.escape(name)):
+            with pytest.raises(errors.StorageError, match=re.escape(name)):
                 read_table(spark, lake.scan("t")).collect()
 
 
@@ -479,7 +476,7 @@ def test_a_file_is_not_called_bad_for_what_ails_who_reads_it(sqlite_catalog, spa
         java.util.concurrent.CompletableFuture.failedFuture(failed).join()
 
     error = read_error(caught.value, [plan])
-    assert type(error) is SparkJobError
+    assert type(error) is errors.SparkJobError
     assert str(error).startswith("Spark ran out of memory.")
 
 

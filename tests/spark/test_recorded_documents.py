@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ducklake.lake.errors import SparkJobError
 from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile, FileKey
 from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.format.options import Options
@@ -26,11 +27,12 @@ from airflow_provider_ducklake.lake.format.snapshots import (
     TableId,
     TableSnapshot,
 )
-from airflow_provider_ducklake.lake.planning.reading.predicates import AllOf, Comparison, Operator
+from airflow_provider_ducklake.lake.planning.reading.predicates import AllOf, Comparison, NullTest, Operator
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes, NewTable, WriteResult
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION, decode, encode
+from airflow_provider_ducklake.lake.spark.job.documents import check_filter, reading
 from airflow_provider_ducklake.lake.spark.job.io import StreamOwner
 from airflow_provider_ducklake.lake.spark.job.request import job_directory
 from airflow_provider_ducklake.lake.spark.job.results import (
@@ -182,3 +184,17 @@ def test_a_staged_write_is_for_the_target_that_an_older_release_registered():
         "dbab9e6c237b0a2e375702fa934815d3e69d53359935c3417a30a7a8ec096582",
         "d62a41eee629402cb20dd4187ac300b9b1ccb3d3ad1a866b705e7eaf223e5fdc",
     ]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        Comparison(ColumnId(99), Operator.EQUAL, 1),
+        Comparison(ColumnId(1), Operator.EQUAL, b"z"),
+        Comparison(ColumnId(1), Operator.EQUAL, None),
+        NullTest(ColumnId(1)),
+    ],
+)
+def test_what_a_job_says_of_matching_rows_is_a_comparison_of_the_tables_columns(rows):
+    with pytest.raises(SparkJobError, match="is not a document"), reading("done.json"):
+        check_filter(AllOf((Comparison(ColumnId(1), Operator.AT_LEAST, -7), rows)), schema())

@@ -129,7 +129,7 @@ class LakeWrites:
         CommitInfo(author, message)  # which checks them
         request = tags.TagRequest(check_tag_name(name), self._lake.here(at), replace, author, message)
         with self._lake.translated():
-            keyed = self.keyed(commit_key)
+            keyed = self.keyed(commit_key, makes_snapshot=False)
             return tags.tag(self._lake.catalog, request, None if keyed is None else keyed.key)
 
     def untag(self, name: str, *, commit_key: Key = None) -> TagResult:
@@ -143,7 +143,7 @@ class LakeWrites:
 
         self._lake.refuse_unwritable()
         with self._lake.translated():
-            keyed = self.keyed(commit_key)
+            keyed = self.keyed(commit_key, makes_snapshot=False)
             return tags.untag(self._lake.catalog, check_tag_name(name), None if keyed is None else keyed.key)
 
     def transaction(
@@ -319,34 +319,37 @@ class LakeWrites:
         on_clear: OnClear = OnClear.REPLACE,
         *,
         starts_over: bool = False,
+        makes_snapshot: bool = True,
     ) -> KeyedCommit:
         """Look up what was committed under a key; ``seen.done`` says that nothing is left to do.
 
         ``starts_over`` says that nothing the key names can have been committed by this run: what is found was
-        left by a run of the same name that was deleted.
+        left by a run of the same name that was deleted. What ``makes_snapshot`` is confirmed by its snapshot.
 
         Raises:
+            UntrustedValueError: a record names a snapshot of another time: it is of another lake.
             ZombieCommitError: a later generation of the same task has committed.
         """
         self._lake.refuse_unwritable()
         catalog = self._lake.catalog
+        records = commit_keys.records if makes_snapshot else commit_keys.records_without_snapshot
         with self._lake.translated():
             commit_keys.COMMITS.ensure(catalog)
             if starts_over:
                 with catalog.dialect.reading() as connection:
-                    found = commit_keys.records(connection, catalog, key)
+                    found = records(connection, catalog, key)
                 commit_keys.start_over(catalog, key, found)
             with catalog.dialect.reading() as connection:
-                found = commit_keys.records(connection, catalog, key)
+                found = records(connection, catalog, key)
                 seen = commit_keys.replay(connection, catalog, found, key, on_clear)
         return KeyedCommit(key, on_clear, seen)
 
-    def keyed(self, key: Key) -> KeyedCommit | None:
+    def keyed(self, key: Key, *, makes_snapshot: bool = True) -> KeyedCommit | None:
         """Look up what was committed under a key that a caller gives; None: no key."""
         if key is None or isinstance(key, KeyedCommit):
             return key
         name = CommitKey((key,)) if isinstance(key, str) else key
-        return self.keyed_commit(name, OnClear.APPEND)
+        return self.keyed_commit(name, OnClear.APPEND, makes_snapshot=makes_snapshot)
 
     def replaced_rows(self, replay: Replay, at: SnapshotId) -> tuple[Change, ...]:
         """Return the changes that take the rows of an earlier generation out of the tables of a snapshot.

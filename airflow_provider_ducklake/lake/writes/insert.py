@@ -13,23 +13,9 @@ from ..format.log_lines import counted, logger, size
 from ..format.names.identifiers import QualifiedName, TableName
 from ..format.snapshots import CommitInfo, CommitRecord, CommittedSnapshot, SnapshotId, TableSnapshot
 from ..planning.reading.predicates import column_ids
+from ..planning.writing import write as plans
 from ..planning.writing.evolution import changed_columns, evolve_and_append
 from ..planning.writing.staged import StagedWrite, Target
-from ..planning.writing.write import (
-    Evolution,
-    FoundRows,
-    NewTable,
-    NewTableAndSchema,
-    RowOrder,
-    WritePlan,
-    WriteResult,
-    append_to_existing,
-    create_and_append,
-    new_table_uuid,
-    plan_append,
-    plan_create,
-    plan_write,
-)
 from ..spark.job import io as job_io
 from ..spark.job.request import (
     Action,
@@ -73,9 +59,9 @@ class Insert:
         target = self._target(lake, job_id)
         directory = job_directory(target.root, job_id)
         rows = self.rows.resolved(resolve)
-        if isinstance(target, NewTable):
-            plan = plan_create(target, directory, names_of(self.partition_by))
-            plan = replace(plan, row_order=RowOrder(zorder_by=self.choice.zorder_by))
+        if isinstance(target, plans.NewTable):
+            plan = plans.plan_create(target, directory, names_of(self.partition_by))
+            plan = replace(plan, row_order=plans.RowOrder(zorder_by=self.choice.zorder_by))
         else:
             plan = plan_into(self.choice, lake, target, directory)
             replaced = rows_to_find(self.choice, lake, target)
@@ -92,9 +78,9 @@ class Insert:
                 raise
             without = lake.as_of(SnapshotId(error.snapshot_id))  # later ones may have a table of the name
         name = QualifiedName.of(self.table)
-        return without.reads.new_table(name, new_table_uuid(job_id, name), with_schema=True)
+        return without.reads.new_table(name, plans.new_table_uuid(job_id, name), with_schema=True)
 
-    def _overwrite(self, job_id: str, source: OverwriteSource, plan: WritePlan) -> JobRequest:
+    def _overwrite(self, job_id: str, source: OverwriteSource, plan: plans.WritePlan) -> JobRequest:
         """Have the job find the rows that are to be replaced, too."""
         target = source.replaced.target
         log.info(
@@ -102,8 +88,8 @@ class Insert:
             *(plan.table, counted(len(target.files), "file")),
             size(sum(file.file_size_bytes for file in target.files)),
         )
-        plans = (plan_write(target.table, f"{plan.directory}updated/"), plan)
-        return JobRequest(job_id, source, plans, verb="overwrite")
+        both = (plans.plan_write(target.table, f"{plan.directory}updated/"), plan)
+        return JobRequest(job_id, source, both, verb="overwrite")
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:
         """Return the numbers that the catalog kept."""
@@ -132,9 +118,9 @@ class PlannedInsert:
         *_, result = results.of_plans
         if self.verb.choice.if_empty.keeps(*() if result.rows_written else (str(self.target.name),)):
             return None
-        if isinstance(self.target, NewTable):
+        if isinstance(self.target, plans.NewTable):
             base = self.target.snapshot.id
-            changes = (*replacing(lake, seen, base), *create_and_append(self.target, result))
+            changes = (*replacing(lake, seen, base), *plans.create_and_append(self.target, result))
             return Write((ChangeSet(base, changes),))
         choice = self.verb.choice
         found = None if results.changes is None else found_rows(self.request, results.changes)
@@ -147,7 +133,7 @@ class PlannedInsert:
 
     def write_again(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
         """Plan the files as those of a table that another writer created, or compacted, in the meantime."""
-        if not isinstance(self.target, NewTable):
+        if not isinstance(self.target, plans.NewTable):
             return self._on_newest(self.target, lake, results, seen)
         *_, result = results.of_plans
         try:
@@ -155,13 +141,13 @@ class PlannedInsert:
         except SchemaNotFoundError:
             return None
         except TableNotFoundError as error:
-            if not isinstance(self.target, NewTableAndSchema):
+            if not isinstance(self.target, plans.NewTableAndSchema):
                 return None
             without = lake.as_of(SnapshotId(error.snapshot_id))
             target = without.reads.new_table(self.target.name, self.target.uuid)
             base = target.snapshot.id
             return Write(
-                (ChangeSet(base, (*replacing(lake, seen, base), *create_and_append(target, result))),)
+                (ChangeSet(base, (*replacing(lake, seen, base), *plans.create_and_append(target, result))),)
             )
         if self.verb.choice.replaces:
             changes = changes_of(
@@ -170,7 +156,7 @@ class PlannedInsert:
             if not all(isinstance(one, ReadRows | AppendFiles) for one in changes):
                 return None  # it has rows that are to be replaced: they came since
         else:
-            changes = append_to_existing(existing, result)
+            changes = plans.append_to_existing(existing, result)
         base = existing.snapshot.id
         return Write((ChangeSet(base, (*replacing(lake, seen, base), *changes)),))
 
@@ -205,7 +191,7 @@ class PlannedInsert:
         """Return the numbers of the insert."""
         *_, result = results.of_plans
         columns: tuple[Mapping[str, str], Mapping[str, tuple[str, str]]] = {}, {}
-        if committed is not None and not isinstance(self.target, NewTable) and result.data_files:
+        if committed is not None and not isinstance(self.target, plans.NewTable) and result.data_files:
             columns = changed_columns(self.target.schema, result.schema)
         summary = {
             "table": str(self.target.name),
@@ -284,7 +270,7 @@ def _summary_of_stage(staged: StagedWrite, uri: str) -> Summary:
     return summary
 
 
-def plan_into(choice: InsertChoice, lake: Lake, table: TableSnapshot, directory: str) -> WritePlan:
+def plan_into(choice: InsertChoice, lake: Lake, table: TableSnapshot, directory: str) -> plans.WritePlan:
     """Return the plan for writing to a table that exists."""
     if choice.mode is InsertMode.OVERWRITE_PARTITIONS and table.partition_spec is None:
         raise InvalidInputError(
@@ -292,13 +278,13 @@ def plan_into(choice: InsertChoice, lake: Lake, table: TableSnapshot, directory:
             "say which rows to replace with overwrite_where."
         )
     names = tuple(table.schema.find(name, str(table.name)).name for name in choice.zorder_by)
-    plan = plan_append(table, directory)
-    plan = replace(plan, row_order=RowOrder(plan.row_order.sort_by, names))
+    plan = plans.plan_append(table, directory)
+    plan = replace(plan, row_order=plans.RowOrder(plan.row_order.sort_by, names))
     if choice.where is not None:
         plan = replace(plan, where=read_predicate(choice.where, table.schema, str(table.name)))
     if choice.evolution is SchemaEvolution.STRICT:
         return plan
-    evolution = Evolution(
+    evolution = plans.Evolution(
         next_column_id=lake.writes.next_column_id(table),
         widens=choice.evolution is SchemaEvolution.ADD_AND_WIDEN,
         options=table.options,
@@ -319,15 +305,15 @@ def changes_of(
     choice: InsertChoice,
     lake: Lake,
     table: TableSnapshot,
-    result: WriteResult,
-    found: FoundRows | None = None,
+    result: plans.WriteResult,
+    found: plans.FoundRows | None = None,
 ) -> tuple[Change, ...]:
     """Build the changes that a job's result makes to the table as it was planned.
 
     ``found`` are the rows that it was to find.
     """
     if choice.evolution is SchemaEvolution.STRICT:
-        adding = append_to_existing(table, result)
+        adding = plans.append_to_existing(table, result)
     else:
         adding = evolve_and_append(table, result, lake.writes.next_column_id(table))
         if lake.writes.has_live_rows(table):
@@ -337,7 +323,11 @@ def changes_of(
 
 
 def _replacing(
-    choice: InsertChoice, lake: Lake, table: TableSnapshot, result: WriteResult, found: FoundRows | None
+    choice: InsertChoice,
+    lake: Lake,
+    table: TableSnapshot,
+    result: plans.WriteResult,
+    found: plans.FoundRows | None,
 ) -> tuple[Change, ...]:
     if choice.where is not None:
         return lake.writes.replacing_where(table, choice.where, found)

@@ -40,6 +40,13 @@ def test_what_is_pinned_or_to_be_kept_stays():
     assert expired(ExpiryRule(snapshots=[0, 1, 2], keep=[1]), 9, 8, 7, 6, pinned=(2,)) == [0]
 
 
+@pytest.mark.parametrize("ids", ["3", ["3"], [1.5], 5])
+@pytest.mark.parametrize("name", ["keep", "snapshots"])
+def test_ids_that_are_no_numbers_are_refused(name, ids):
+    with pytest.raises(InvalidInputError, match=f"{name} is .*whole numbers"):
+        ExpiryRule(**{"keep_last": 1, name: ids})
+
+
 def test_the_floor_keeps_what_is_young():
     assert expired(ExpiryRule(keep_last=1, min_retention=8 * HOUR), 10, 9, 8, 7) == [0, 1]
     with pytest.raises(InvalidInputError, match=r"Snapshots \[2\] are younger"):

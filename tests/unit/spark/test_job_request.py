@@ -2,12 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidOptionError,
-    SparkJobError,
-    StorageError,
-)
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.spark.job.io import query_id
 from airflow_provider_ducklake.lake.spark.job.request import (
     OverwriteSource,
@@ -24,27 +19,29 @@ PLACE = {"sources": {"o": "/in/o.csv"}}
     "options", [{"url": "jdbc:x", "password": "pa55"}, {"url": "jdbc:x://h/d?password=pa55"}]
 )
 def test_a_password_in_a_source_is_answered_by_its_connection(options):
-    with pytest.raises(InvalidOptionError, match="give it as the source's conn_id") as caught:
+    with pytest.raises(errors.InvalidOptionError, match="give it as the source's conn_id") as caught:
         source_of({"format": "jdbc", "options": options})
 
     assert "password_env" not in str(caught.value)
 
 
 def test_an_unknown_key_is_answered_by_those_of_the_guide():
-    with pytest.raises(InvalidOptionError, match="its keys are format, path, options and conn_id"):
+    with pytest.raises(errors.InvalidOptionError, match="its keys are format, path, options and conn_id"):
         source_of({"path": "a.csv", "header": True})
 
 
 @pytest.mark.parametrize("path", ["", "None"])
 def test_a_path_of_which_a_template_made_nothing_says_so(path):
-    with pytest.raises(InvalidInputError, match=f"source is '{path}': its template rendered no value"):
+    with pytest.raises(errors.InvalidInputError, match=f"source is '{path}': its template rendered no value"):
         source_of(path)
-    with pytest.raises(InvalidInputError, match=r"sources\['o'\] is .*: its template rendered no value"):
+    with pytest.raises(
+        errors.InvalidInputError, match=r"sources\['o'\] is .*: its template rendered no value"
+    ):
         source_of(sql="SELECT 1", sources={"o": {"format": "csv", "path": path}})
 
 
 def test_no_source_at_all_says_so():
-    with pytest.raises(InvalidInputError, match="source is None: its template rendered no value"):
+    with pytest.raises(errors.InvalidInputError, match="source is None: its template rendered no value"):
         source_of(None)
 
 
@@ -52,7 +49,7 @@ def test_sources_of_a_query_whose_names_differ_by_case_only_are_refused():
     two = {"orders": "a.csv", "Orders": "b.csv"}
 
     with pytest.raises(
-        InvalidInputError, match="'orders' and 'Orders', which are the same name in Spark SQL"
+        errors.InvalidInputError, match="'orders' and 'Orders', which are the same name in Spark SQL"
     ):
         source_of(sql="SELECT * FROM orders", sources=two)
     assert datasets_of(source_of(transform="a:f", sources=two)).keys() == {
@@ -77,5 +74,5 @@ def test_the_datasets_of_each_source_have_the_names_of_its_errors():
 def test_sparks_file_in_a_checkpoint_may_hold_anything(tmp_path, content):
     (tmp_path / "metadata").write_text(content)
 
-    with pytest.raises((SparkJobError, StorageError), match="metadata"):
+    with pytest.raises((errors.SparkJobError, errors.StorageError), match="metadata"):
         query_id(f"{tmp_path}/")

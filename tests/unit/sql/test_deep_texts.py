@@ -8,13 +8,8 @@ from contextlib import suppress
 
 import pytest
 
+from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.ledger.restores import RestoreNote
-from airflow_provider_ducklake.lake.errors import (
-    DuckLakeError,
-    InvalidInputError,
-    InvalidStatementError,
-    InvalidTypeError,
-)
 from airflow_provider_ducklake.lake.format.schema import Column, TableSchema, assemble
 from airflow_provider_ducklake.lake.format.snapshots import ColumnId
 from airflow_provider_ducklake.lake.format.sorting import SortField, parse_sort_by
@@ -135,7 +130,7 @@ GO_THROUGH_TREES = {name: OF_EXPRESSIONS[name] for name in ("a tree", "a stored 
 def test_deep_texts_are_read_or_refused_by_an_error_of_ours(read, text):
     try:
         read(text)
-    except (DuckLakeError, ExpressionError) as error:
+    except (errors.DuckLakeError, ExpressionError) as error:
         assert len(str(error)) < len(text) + 1000  # noqa: PT017 - or it is read
 
 
@@ -162,7 +157,7 @@ PARSED = ("a filter", "columns of it", "functions of it", "an insert", "a view",
 def test_texts_that_sqlglot_would_read_over_and_over_are_refused(reader, text):
     """Each level took twice the time of the one before: 461 characters had no end."""
     started = time.monotonic()
-    with suppress(DuckLakeError):  # lineage is left out
+    with suppress(errors.DuckLakeError):  # lineage is left out
         OF_EXPRESSIONS[reader](text)
     assert time.monotonic() - started < 5
 
@@ -184,27 +179,33 @@ def test_the_error_says_which_statement_is_too_deep_and_where():
     deep = QUERIES["sources"](500)
 
     with pytest.raises(
-        InvalidStatementError, match=r"^Statement 2, line 2, column 1, at 'INSERT': it is nested"
+        errors.InvalidStatementError, match=r"^Statement 2, line 2, column 1, at 'INSERT': it is nested"
     ):
         parse_spark_sql(f"INSERT INTO t SELECT 1;\nINSERT INTO t {deep}")
-    with pytest.raises(InvalidStatementError, match=r"^Statement 2, line 2, .*it is nested too deeply"):
+    with pytest.raises(
+        errors.InvalidStatementError, match=r"^Statement 2, line 2, .*it is nested too deeply"
+    ):
         parse_ddl(f"CREATE SCHEMA x;\nCREATE TABLE t (a {TYPES['structs'](2000)})")
-    with pytest.raises(InvalidStatementError, match=r"^Statement 1, line 1, .*more than 100 levels"):
+    with pytest.raises(errors.InvalidStatementError, match=r"^Statement 1, line 1, .*more than 100 levels"):
         parse_ddl(f"ALTER TABLE t SET SORTED BY ({EXPRESSIONS['parentheses'](500)})")
-    with pytest.raises(InvalidInputError, match="more than 250 operators that each need the one before"):
+    with pytest.raises(
+        errors.InvalidInputError, match="more than 250 operators that each need the one before"
+    ):
         parse_sort_by([EXPRESSIONS["sums"](251)], SCHEMA, "t")
 
 
 def test_levels_of_types_have_an_end():
     assert str(parse_type("INTEGER" + "[]" * 99)) == "int32" + "[]" * 99
     for text in (TYPES["lists"](100), TYPES["structs"](100), TYPES["maps"](100)):
-        with pytest.raises(InvalidTypeError, match="more than 100 levels"):
+        with pytest.raises(errors.InvalidTypeError, match="more than 100 levels"):
             parse_type(text)
     deep = [
         (Column(ColumnId(one), "element", ScalarType("int32")), ColumnId(one - 1) if one else None, "list")
         for one in range(300)
     ]
-    with pytest.raises(InvalidTypeError, match="Column 100 of ducklake_column has 100 columns above it"):
+    with pytest.raises(
+        errors.InvalidTypeError, match="Column 100 of ducklake_column has 100 columns above it"
+    ):
         assemble(deep)
 
 
@@ -234,9 +235,9 @@ def log():
 
 def test_texts_of_statements_are_not_logged(log):
     for text in ("SET x = 'hunter2'", "ALTER VIEW v SET s = 'hunter2'", "REFRESH TABLE t 'hunter2'"):
-        with pytest.raises(DuckLakeError):
+        with pytest.raises(errors.DuckLakeError):
             parse_spark_sql(text)
-        with pytest.raises(DuckLakeError):
+        with pytest.raises(errors.DuckLakeError):
             parse_query(f"WITH x AS (SELECT 1) {text}")
         assert column_lineage(text, {}) == {}
 
@@ -283,5 +284,5 @@ def test_results_of_tasks_in_lists_that_are_nested_deeply_are_refused(find):
     for _ in range(5_000):
         deep = [deep]
 
-    with pytest.raises(InvalidInputError, match="lists in lists"):
+    with pytest.raises(errors.InvalidInputError, match="lists in lists"):
         find(deep)

@@ -35,14 +35,7 @@ from ...format.snapshots import (
     TableId,
 )
 from ...storage.files.durable import sync_added
-from ...transaction.changes import (
-    AppendFiles,
-    Change,
-    changes_catalog,
-    changes_definitions,
-    check_changes,
-    ordered,
-)
+from ...transaction import changes as kinds
 from ...transaction.changes_made import Replay, format_changes
 from ...transaction.commit_state import CommitState
 from ...transaction.conflicts import check_conflicts
@@ -97,7 +90,7 @@ class ChangeSet:
     """
 
     base: SnapshotId
-    changes: Collection[Change]
+    changes: Collection[kinds.Change]
     unused: Collection[str] = ()
     newest: SnapshotId | None = None
 
@@ -140,9 +133,9 @@ class PlannedCommit:
         )
 
     @cached_property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[kinds.Change, ...]:
         """The changes of all change sets, in the order of their effects."""
-        return ordered([change for change_set in self.change_sets for change in change_set.changes])
+        return kinds.ordered([change for change_set in self.change_sets for change in change_set.changes])
 
     @cached_property
     def needs(self) -> Needs:
@@ -168,7 +161,9 @@ def commit(
     planned = replace(
         planned, change_sets=[with_flushed_deletes(catalog, change_set) for change_set in planned.change_sets]
     )
-    added = (path for change in planned.changes if isinstance(change, AppendFiles) for path in change.paths)
+    added = (
+        path for change in planned.changes if isinstance(change, kinds.AppendFiles) for path in change.paths
+    )
     sync_added(added, catalog.data_path)
     deletes = DeleteWriter(planned.changes, locate, catalog.check_writable)
     try:
@@ -320,7 +315,7 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
         bases = [one.upto for one in planned.consumed.ranges]
     questions: dict[str, Question[Any]] = {
         "progress": read_snapshots.which_progress(catalog.tables, min(bases), catalog.dialect.clock),
-        "counters": which_counters(catalog.tables, definitions=changes_definitions(planned.changes)),
+        "counters": which_counters(catalog.tables, definitions=kinds.changes_definitions(planned.changes)),
         **questions_of(catalog, planned.needs),
     }
     if planned.demands_message and planned.makes_snapshot and planned.info.message is None:
@@ -374,8 +369,8 @@ def _begin(
         check_overlap(connection, catalog, change_set, head, since)
     check_counters(head, answers["counters"])
     facts = locked_facts(connection, catalog, head.id, planned.needs, answers)
-    check_changes(changes, facts)
-    return CommitState(head, _now(progress), facts, catalog_changes=changes_catalog(changes, facts))
+    kinds.check_changes(changes, facts)
+    return CommitState(head, _now(progress), facts, catalog_changes=kinds.changes_catalog(changes, facts))
 
 
 def _check_since(change_set: ChangeSet, head: Snapshot, since: Collection[RecordedSnapshot]) -> None:
@@ -451,7 +446,7 @@ class Committer:
     def commit(
         self,
         base: SnapshotId,
-        changes: Iterable[Change],
+        changes: Iterable[kinds.Change],
         info: CommitInfo,
         *,
         retry: RetryPolicy = DEFAULT_RETRY,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Connection, Index, literal, select
+from sqlalchemy import Column, Connection, Index, delete, literal, select
+from sqlalchemy import table as sql_table
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable, DDLElement
 
@@ -42,6 +43,9 @@ def bootstrap(
         dialect.create_metadata_schema(connection, tables.metadata_schema)
         for table in tables.metadata.sorted_tables:
             connection.execute(CreateTable(table, if_not_exists=True))
+        for name in dialect.table_names(connection, tables.metadata_schema):
+            if name.startswith(PREFIX):  # of an earlier lake, whose commits and jobs are none of this one
+                connection.execute(delete(sql_table(name, schema=tables.metadata_schema)))
         _insert_first_rows(connection, dialect, tables, directory_path(data_path), encrypted=encrypted)
         connection.commit()
 

@@ -1,6 +1,7 @@
 """The table of commits with a key, in which a retry finds an earlier try's commit.
 
-One indexed read, at any size. A row counts as it is: who can write one can commit as well.
+One indexed read, at any size. A row counts if its snapshot is of its time, or has expired: after the catalog
+was made anew, or restored from a backup, another one may have its number. See ``docs/adr/0044``.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Connection, Row, func, select
+from sqlalchemy import Column, Connection, Row, Select, func, select
 
+from ...errors import UntrustedValueError
 from ...format.snapshots import FIRST_GENERATION, CommitKey, CommitRecord, OnClear, SnapshotId, TableId
 from ...transaction.changes_made import Replay, replay_of
 from ..database.connect import Question
-from ..database.tables import CatalogInteger, CatalogTimestamp
+from ..database.tables import CatalogInteger, CatalogTimestamp, maybe
 from ..dialects.dialect import Catalog, Effect, in_transaction, insert
 from ..dialects.own_tables import DIGEST, OwnTable
 from . import restores
@@ -44,9 +46,35 @@ def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[Co
 
 def which_records(catalog: Catalog, key: CommitKey) -> Question[list[CommitRecord]]:
     """Ask for what was committed under the key, of all generations; see ``records``."""
-    table = COMMITS.of(catalog)
-    query = select(table).where(table.c.commit_key == key.digest).order_by(*table.primary_key)
-    return Question(query, lambda rows: [_record(row) for row in rows])
+    return Question(_records_of(catalog, key), lambda rows: [_confirmed(row) for row in rows])
+
+
+def records_without_snapshot(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
+    """Look up what ``record_without_rows`` recorded under the key: the snapshot is of another time."""
+    return [_record(row) for row in connection.execute(_records_of(catalog, key))]
+
+
+def _records_of(catalog: Catalog, key: CommitKey) -> Select[Any]:
+    table, snapshot = COMMITS.of(catalog), catalog.tables["snapshot"]
+    newest = select(func.max(snapshot.c.snapshot_id)).scalar_subquery()
+    query = select(table, maybe(snapshot.c.snapshot_time).label("made_at"), newest.label("newest_id"))
+    query = query.outerjoin(snapshot, snapshot.c.snapshot_id == table.c.snapshot_id)
+    return query.where(table.c.commit_key == key.digest).order_by(*table.primary_key)
+
+
+def _confirmed(row: Row[Any]) -> CommitRecord:
+    has_expired = row.made_at is None and 0 < row.snapshot_id < row.newest_id
+    if has_expired or row.made_at == row.committed_at:
+        return _record(row)
+    problem = "was never made" if row.made_at is None else "was made at another time"
+    place = f"A row of {COMMITS.name} with the commit_key {row.commit_key}"
+    raise UntrustedValueError(place, f"snapshot {row.snapshot_id}", f"{problem}; {_WAY_OUT}")
+
+
+_WAY_OUT = (
+    "it is of another lake, or of what this one was before it was restored from a backup. If the lake does "
+    "not have the rows of the task, delete the row and run the task again"
+)
 
 
 def _record(row: Row[Any]) -> CommitRecord:

@@ -69,7 +69,7 @@ def _done(connection: Connection, catalog: Catalog, name: str, key: CommitKey | 
     """Look up the result of an earlier try of the same task; None if there is none."""
     if key is None:
         return None
-    found = commit_keys.records(connection, catalog, key)
+    found = commit_keys.records_without_snapshot(connection, catalog, key)
     done = commit_keys.replay(connection, catalog, found, key, OnClear.APPEND).done
     return TagResult(name, done[0].snapshot_id, is_earlier=True) if done else None
 

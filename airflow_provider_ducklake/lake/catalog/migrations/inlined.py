@@ -13,7 +13,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import DDLElement
 
 from ...format.names.identifiers import fold
-from ...format.types.ducklake_types import TEXTS, DuckLakeType, ScalarType
+from ...format.types.ducklake_types import TEXTS, ScalarType
 from ...format.versions import SpecVersion, write_version
 from ...planning.upkeep.migration import renamed_columns
 from ..database.tables import CatalogTables, maybe
@@ -127,7 +127,11 @@ def _conversions(
         table = sa.Table(name, sa.MetaData(schema=tables.metadata_schema))
         for column in layout_schema(connection, tables, table_id, version).columns:
             found = types.get(fold(column.name))
-            if found not in _former(column.type):
+            if found not in (
+                INLINED_SCALARS[column.type.name].former.split()
+                if isinstance(column.type, ScalarType)
+                else []
+            ):
                 continue
             actual = next(one for one in declared[name] if fold(one) == fold(column.name))
             is_string = column.type.facts.kind in TEXTS
@@ -143,10 +147,6 @@ def _conversions(
                 f"convert column {name}.{actual}, which DuckLake 0.3 made",
                 _ConvertColumn(table, actual, type_, value),
             )
-
-
-def _former(type_: DuckLakeType) -> list[str]:
-    return INLINED_SCALARS[type_.name].former.split() if isinstance(type_, ScalarType) else []
 
 
 def _time(column: sa.ColumnElement[Any], *, zoned: bool) -> sa.ColumnElement[Any]:

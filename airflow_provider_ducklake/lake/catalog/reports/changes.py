@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 
-from ...errors import ChangesExpiredError
+from ...errors import ChangesExpiredError, SnapshotNotFoundError
 from ...format.snapshots import DataFileId, Snapshot, TableSnapshot
 from ...planning.reading.scan import ChangeFeedPlan, FileHistory, may_hold_changes
 from ...transaction.changes_made import ChangeKind, ChangeRecord
@@ -51,8 +51,12 @@ def find_changes(
 
 
 def check_complete(connection: Connection, tables: CatalogTables, table: str, after: int, upto: int) -> None:
-    """Refuse a range of snapshots (the first left out) if one of them has expired."""
+    """Refuse a range of snapshots (the first left out) if one of them has expired, or was never made."""
     ids = tables["snapshot"].c.snapshot_id
+    if after > upto:
+        oldest, newest = connection.execute(select(func.min(ids), func.max(ids))).one()
+        if after > newest:
+            raise SnapshotNotFoundError(str(after), oldest, newest)
     is_within = (ids > after) & (ids <= upto)
     if connection.execute(select(func.count()).where(is_within)).scalar_one() < upto - after:
         oldest = connection.execute(select(func.min(ids))).scalar_one()

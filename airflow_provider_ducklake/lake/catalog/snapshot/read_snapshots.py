@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
 
-from ...errors import (
-    CatalogMigratedError,
-    SnapshotNotFoundError,
-    TaggedSnapshotLostError,
-    TagNotFoundError,
-    TransactionConflictError,
-)
+from ... import errors
 from ...format.snapshots import Snapshot, SnapshotId, require_id
 from ...format.tags import LONGEST_NAME, Tag, tag_name
 from ...format.types.texts import require_offset
@@ -67,15 +61,15 @@ def tagged_snapshot(connection: sa.Connection, catalog: Catalog, at: str) -> Sna
     name = tag_name(at)
     tag = find_tag(connection, catalog, name)
     if tag is None:
-        raise TagNotFoundError(name, [one.name for one in tags(connection, catalog)])
+        raise errors.TagNotFoundError(name, [one.name for one in tags(connection, catalog)])
     if tag.is_lost:
-        raise TaggedSnapshotLostError(name, tag.snapshot_id, tag.snapshot_time)
+        raise errors.TaggedSnapshotLostError(name, tag.snapshot_id, tag.snapshot_time)
     return tag.snapshot_id
 
 
 def _rows(connection: sa.Connection, catalog: Catalog, name: str | None = None) -> Sequence[sa.Row[Any]]:
     tag, snapshot = TAGS.of(catalog), catalog.tables["snapshot"]
-    query = sa.select(tag, maybe(snapshot.c.snapshot_id).label("found")).outerjoin(
+    query = sa.select(tag, maybe(snapshot.c.snapshot_time).label("made_at")).outerjoin(
         snapshot, snapshot.c.snapshot_id == tag.c.snapshot_id
     )
     return TAGS.rows(connection, catalog, query if name is None else query.where(tag.c.tag_name == name))
@@ -89,7 +83,7 @@ def _tag(row: sa.Row[Any]) -> Tag:
         row.tagged_at,
         row.author,
         row.message,
-        row.found is None,
+        row.made_at != row.snapshot_time,  # one of its number may be of another lake, or history
     )
 
 
@@ -184,7 +178,7 @@ def _of_version(tables: CatalogTables, rows: Sequence[sa.Row[Any]]) -> list[Snap
 
 def _check_is_of(tables: CatalogTables, version: str) -> None:
     if version != tables.version.value:
-        raise CatalogMigratedError(tables.version.value, version)
+        raise errors.CatalogMigratedError(tables.version.value, version)
 
 
 def chosen(
@@ -240,7 +234,7 @@ def _which_near(catalog: Catalog, time: datetime, *, newest: bool) -> Question[l
 
 def _not_found(
     connection: sa.Connection, tables: CatalogTables, wanted: str, *, with_times: bool = False
-) -> SnapshotNotFoundError:
+) -> errors.SnapshotNotFoundError:
     snapshot = tables["snapshot"]
     ids = snapshot.c.snapshot_id
     oldest, newest = connection.execute(sa.select(maybe(sa.func.min(ids)), maybe(sa.func.max(ids)))).one()
@@ -249,7 +243,7 @@ def _not_found(
         ends = sa.select(snapshot).where(ids.in_((oldest, newest))).order_by(ids)
         rows = [_snapshot(row) for row in connection.execute(ends)]
         made = (rows[0].time, rows[-1].time)
-    return SnapshotNotFoundError(wanted, oldest, newest, made)
+    return errors.SnapshotNotFoundError(wanted, oldest, newest, made)
 
 
 def _snapshot(row: sa.Row[Any]) -> Snapshot:
@@ -338,11 +332,11 @@ def which_progress(
     def progress(rows: Sequence[sa.Row[Any]]) -> Progress:
         if not rows:
             theirs = "is newer than any snapshot in the catalog, as if a backup had been restored"
-            raise TransactionConflictError("commit on top of it", theirs, "the lake", since)
+            raise errors.TransactionConflictError("commit on top of it", theirs, "the lake", since)
         if (version := rows[-1].version) != tables.version.value:
             ours = f"write it as DuckLake {tables.version.value}"
             theirs = f"is of DuckLake {version} by now"
-            raise TransactionConflictError(ours, theirs, "the lake", SnapshotId(rows[-1].snapshot_id))
+            raise errors.TransactionConflictError(ours, theirs, "the lake", SnapshotId(rows[-1].snapshot_id))
         newer = _recorded(row for row in rows if row.snapshot_id > since)
         return Progress(_snapshot(rows[-1]), newer, None if clock is None else rows[-1].now)
 

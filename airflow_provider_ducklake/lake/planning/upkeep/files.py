@@ -242,6 +242,10 @@ class ExpiryRule:
     def __post_init__(self) -> None:
         if self.older_than is not None and self.snapshots is not None:
             raise InvalidInputError("Give older_than or snapshots, not both.")
+        given: dict[str, object] = {"keep": self.keep, "snapshots": self.snapshots or ()}
+        for name, ids in given.items():
+            if not isinstance(ids, Collection) or not all(isinstance(one, int) for one in ids):
+                raise InvalidInputError(f"{name} is {ids!r:.100}. Give ids of snapshots, whole numbers.")
         if self.older_than is None and self.snapshots is None and self.keep_last is None:
             raise InvalidInputError(
                 "Give older_than, snapshots or keep_last, or set the lake's option expire_older_than."

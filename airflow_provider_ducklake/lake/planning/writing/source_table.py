@@ -22,14 +22,7 @@ from ...format.partitioning import (
     partition_value,
 )
 from ...format.schema import Column, Default, TableSchema, new_columns
-from ...format.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    Field,
-    ScalarKind,
-    StructType,
-    can_promote,
-)
+from ...format.types import ducklake_types as dl
 from ...format.types.values import Physical, identity_text
 
 if TYPE_CHECKING:
@@ -50,7 +43,7 @@ class SourceColumn:
 
     key: FieldKey
     name: str
-    type: DuckLakeType
+    type: dl.DuckLakeType
     nullable: bool = True
     children: tuple[SourceColumn, ...] = ()
     initial_default: str | None = None
@@ -96,7 +89,7 @@ class SourceTable:
 def new_schema(source: SourceTable) -> TableSchema:
     """Return the columns of a new table."""
     columns = source.columns
-    fields = [Field(one.name, one.type) for one in columns]
+    fields = [dl.Field(one.name, one.type) for one in columns]
     schema = new_columns(fields, [one.name for one in columns if not one.nullable])
     return TableSchema(
         tuple(
@@ -149,22 +142,22 @@ def _pair(
             differences.append(f"column {where} is {column.type} in the table, {one.type} in the source")
     elif type(column.type) is not type(one.type):
         differences.append(f"column {where} is {column.type} in the table, {one.type} in the source")
-    elif isinstance(column.type, StructType):
+    elif isinstance(column.type, dl.StructType):
         yield from _pairs(one.children, column.children, f"{where}.", differences)
     else:
         for child, place in zip(one.children, column.children, strict=True):
             yield from _pair(child, place, f"{where}.{place.name}", differences)
 
 
-def _fits(found: DuckLakeType, wanted: DuckLakeType) -> bool:
+def _fits(found: dl.DuckLakeType, wanted: dl.DuckLakeType) -> bool:
     """Return True if files of a type may be read as another; what each file has is looked at later.
 
     An instant may be a time without zone in files of Spark's (INT96), and DuckDB reads it as that.
     """
     old, new = found.facts, wanted.facts
-    if old.kind is new.kind is ScalarKind.TIMESTAMP and old.zoned and not new.zoned:
+    if old.kind is new.kind is dl.ScalarKind.TIMESTAMP and old.zoned and not new.zoned:
         return old.per_second == new.per_second
-    return found == wanted or (can_promote(found, wanted) and found.facts.kind is not ScalarKind.DATE)
+    return found == wanted or (dl.can_promote(found, wanted) and found.facts.kind is not dl.ScalarKind.DATE)
 
 
 def other_defaults(matches: Mapping[ColumnId, SourceColumn], schema: TableSchema) -> frozenset[ColumnId]:
@@ -193,22 +186,22 @@ COUNTS = (
 # Whose values have one text: a float has several NaNs and zeros, and bytes are no text.
 _IDENTICAL = frozenset(
     {
-        ScalarKind.BOOLEAN,
-        ScalarKind.INTEGER,
-        ScalarKind.DECIMAL,
-        ScalarKind.DATE,
-        ScalarKind.TIMESTAMP,
-        ScalarKind.STRING,
+        dl.ScalarKind.BOOLEAN,
+        dl.ScalarKind.INTEGER,
+        dl.ScalarKind.DECIMAL,
+        dl.ScalarKind.DATE,
+        dl.ScalarKind.TIMESTAMP,
+        dl.ScalarKind.STRING,
     }
 )
 
 
-def has_identity(type_: DuckLakeType) -> bool:
+def has_identity(type_: dl.DuckLakeType) -> bool:
     """Return True if the value of an identity partition can be taken from metadata."""
     return type_.facts.kind in _IDENTICAL
 
 
-def transforms_of(word: str, type_: DuckLakeType) -> tuple[Transform, ...]:
+def transforms_of(word: str, type_: dl.DuckLakeType) -> tuple[Transform, ...]:
     """Return the keys that a new table has for a transform of Iceberg's; none: DuckLake has no such key.
 
     >>> from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType
@@ -227,17 +220,23 @@ def transforms_of(word: str, type_: DuckLakeType) -> tuple[Transform, ...]:
     return ()
 
 
-def _is_hashed_alike(type_: DuckLakeType) -> bool:
+def _is_hashed_alike(type_: dl.DuckLakeType) -> bool:
     """Return True if both formats have equal buckets: Iceberg hashes decimals as bytes, nanos as micros."""
     row = type_.facts
-    if row.kind is ScalarKind.TIMESTAMP and row.per_second != _MICROSECONDS:
+    if row.kind is dl.ScalarKind.TIMESTAMP and row.per_second != _MICROSECONDS:
         return False
     return row.kind in _HASHED_ALIKE
 
 
 _MICROSECONDS = 10**6
 _HASHED_ALIKE = frozenset(
-    {ScalarKind.INTEGER, ScalarKind.DATE, ScalarKind.TIMESTAMP, ScalarKind.STRING, ScalarKind.BLOB}
+    {
+        dl.ScalarKind.INTEGER,
+        dl.ScalarKind.DATE,
+        dl.ScalarKind.TIMESTAMP,
+        dl.ScalarKind.STRING,
+        dl.ScalarKind.BLOB,
+    }
 )
 
 
@@ -246,7 +245,7 @@ def _bucket_count(word: str) -> int | None:
     return int(digits) if word == f"bucket[{digits}]" and digits.isdigit() else None
 
 
-def texts_of(word: str, type_: DuckLakeType, value: Any) -> Iterator[tuple[Transform, str | None]]:  # noqa: ANN401
+def texts_of(word: str, type_: dl.DuckLakeType, value: Any) -> Iterator[tuple[Transform, str | None]]:  # noqa: ANN401
     """Yield the texts of all keys that follow from a value of a transform of Iceberg's, as Avro has it."""
     if word in PARTS:
         known = PARTS.index(TransformKind(word)) + 1
@@ -262,16 +261,16 @@ def texts_of(word: str, type_: DuckLakeType, value: Any) -> Iterator[tuple[Trans
         yield transform, None if value is None else str(value)
 
 
-def _physical(type_: DuckLakeType, value: Any) -> Physical:  # noqa: ANN401 - as pyiceberg reads it
+def _physical(type_: dl.DuckLakeType, value: Any) -> Physical:  # noqa: ANN401 - as pyiceberg reads it
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, UUID):
         return value.bytes
-    if isinstance(type_, DecimalType):
+    if isinstance(type_, dl.DecimalType):
         return int(Decimal(value).scaleb(type_.scale, Context(prec=80)))
     return value  # type: ignore[no-any-return]
 
 
-def identity_of_text(type_: DuckLakeType, text: str | None) -> str | None:
+def identity_of_text(type_: dl.DuckLakeType, text: str | None) -> str | None:
     """Return the text of an identity key of a value as Delta's log or a folder spells it."""
     return None if text is None else identity_text(type_, hive_value(type_, text))

@@ -17,7 +17,8 @@ from ...format.names.identifiers import check_name
 from ...format.names.paths import is_of_job
 from ...format.schema import Default, TableSchema
 from ...format.types.ducklake_types import BYTES, DuckLakeType, catalog_name
-from ...format.types.values import order_key, parse_physical
+from ...format.types.values import format_physical, order_key, parse_physical
+from ...planning.reading.predicates import Comparison, Predicate, conditions
 from ...storage.files.filesystem import exists, file_sizes, read_bytes, write_bytes
 from ...storage.files.writing import opened, sealed
 from .codec import DocumentError, Json, decode, dumps, encode, loads
@@ -101,6 +102,17 @@ def checked_names(names: Iterable[object], document: str) -> list[str]:
 def is_document(name: str) -> bool:
     """Return True if a file is a part of a job's result by its name."""
     return _NAMES.fullmatch(name) is not None
+
+
+def check_filter(rows: Predicate, schema: TableSchema) -> None:
+    """Refuse what a job says of rows of a table unless it compares columns with values of their types."""
+    types = {column.id: column.type for column in schema.walk()}
+    for one in conditions(rows):
+        if not isinstance(one, Comparison) or one.column_id not in types:
+            raise DocumentError("matching is no comparison of the table's columns")
+        type_ = types[one.column_id]
+        if parse_physical(type_, format_physical(type_, one.value)) != one.value:
+            raise DocumentError(f"matching compares a {type_} with another value")
 
 
 def check_once(values: Iterable[object], document: str) -> None:

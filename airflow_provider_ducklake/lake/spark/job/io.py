@@ -30,6 +30,7 @@ from .codec import DocumentError, Json, decode, dumps, encode, loads
 from .documents import (
     StorageOptions,
     check_defaults,
+    check_filter,
     check_once,
     check_own_files,
     check_result,
@@ -201,6 +202,7 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
         if not isinstance(done, docs.RowChangesDone):
             raise DocumentError("deletes is missing")
         names = checked_names(done.deletes, uri)
+        check_filter(done.matching, request.plans[0].target)
     parts = [
         _read_part(request.directory + name, job_id, docs.DeletesPart, storage_options) for name in names
     ]

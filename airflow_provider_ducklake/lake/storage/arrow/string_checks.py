@@ -17,15 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InvalidValueError
-from ...format.types.ducklake_types import (
-    TEXTS,
-    TIMES,
-    DuckLakeType,
-    ListType,
-    MapType,
-    ScalarKind,
-    StructType,
-)
+from ...format.types import ducklake_types as dl
 from ...format.types.texts import MOST_LEVELS, is_json, is_too_deep
 from ...format.types.values import is_infinite, readable_range
 from ..parquet.writer import values_of_leaves
@@ -106,7 +98,7 @@ def together(parts: Iterable[BadStrings]) -> list[BadStrings]:
 
 
 def _paths(
-    column: Column, is_wanted: Callable[[DuckLakeType], bool], above: tuple[Column, ...] = ()
+    column: Column, is_wanted: Callable[[dl.DuckLakeType], bool], above: tuple[Column, ...] = ()
 ) -> Iterator[tuple[Column, ...]]:
     if is_wanted(column.type):
         yield (*above, column)
@@ -114,11 +106,11 @@ def _paths(
         yield from _paths(child, is_wanted, (*above, column))
 
 
-def _is_checked(type_: DuckLakeType) -> bool:
-    return (type_.facts.kind in TEXTS) or type_.facts.kind in _BY_VALUE or type_.facts.is_double_in_files
+def _is_checked(type_: dl.DuckLakeType) -> bool:
+    return (type_.facts.kind in dl.TEXTS) or type_.facts.kind in _BY_VALUE or type_.facts.is_double_in_files
 
 
-_BY_VALUE = (ScalarKind.VARIANT, ScalarKind.INTERVAL, *TIMES)
+_BY_VALUE = (dl.ScalarKind.VARIANT, dl.ScalarKind.INTERVAL, *dl.TIMES)
 
 
 def shown(value: bytes) -> str:
@@ -133,9 +125,9 @@ def shown(value: bytes) -> str:
 _NO_BOUND_IS_CUT_BELOW = 64  # bytes: the shortest default cut of any Parquet writer
 
 
-def bad_bound(bound: bytes, type_: DuckLakeType, where: str) -> BadStrings | None:
+def bad_bound(bound: bytes, type_: dl.DuckLakeType, where: str) -> BadStrings | None:
     """Check a string that a Parquet footer gives as a bound; None if it may be cut."""
-    if type_.facts.kind not in TEXTS or len(bound) >= _NO_BOUND_IS_CUT_BELOW:
+    if type_.facts.kind not in dl.TEXTS or len(bound) >= _NO_BOUND_IS_CUT_BELOW:
         return None
     values = pa.chunked_array([pa.array([bound], pa.binary()).view(pa.string())])
     return next(_of_leaf(where, type_, values), None)
@@ -153,14 +145,14 @@ def _of_column(column: Column, values: pa.Array | pa.ChunkedArray) -> Iterator[B
 
 def _of_maps(column: Column, values: pa.Array | pa.ChunkedArray, above: str = "") -> Iterator[BadStrings]:
     """Yield the maps with a key twice at any level; DuckDB reads no row of a file that has one."""
-    if not any(isinstance(one.type, MapType) for one in column.walk()):
+    if not any(isinstance(one.type, dl.MapType) for one in column.walk()):
         return
     path = f"{above}{column.name}"
     for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
-        children = chunk.flatten() if isinstance(column.type, StructType) else [chunk]
-        if isinstance(column.type, ListType):
+        children = chunk.flatten() if isinstance(column.type, dl.StructType) else [chunk]
+        if isinstance(column.type, dl.ListType):
             children = [chunk.flatten()]
-        if isinstance(column.type, MapType):
+        if isinstance(column.type, dl.MapType):
             keys, items = (pa.ListArray.from_arrays(chunk.offsets, one) for one in (chunk.keys, chunk.items))
             if twice := _twice(keys):
                 yield BadStrings(path, MAP, len(twice), repr(twice[0])[:SHOWN_BYTES])
@@ -184,14 +176,14 @@ def _twice(keys: pa.ListArray) -> list[Any]:
     return twice
 
 
-def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
-    if type_.facts.kind is ScalarKind.VARIANT:
+def _of_leaf(path: str, type_: dl.DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+    if type_.facts.kind is dl.ScalarKind.VARIANT:
         yield from _of_variants(path, values)
         return
-    if type_.facts.kind is ScalarKind.INTERVAL:
+    if type_.facts.kind is dl.ScalarKind.INTERVAL:
         yield from _of_intervals(path, values)
         return
-    if type_.facts.kind in TIMES:
+    if type_.facts.kind in dl.TIMES:
         yield from _of_times(path, type_, values)
         return
     if type_.facts.is_double_in_files:
@@ -200,7 +192,7 @@ def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterato
     wrong = _not_utf8(values)
     if wrong:
         yield BadStrings(path, UTF8, len(wrong), shown(wrong[0]))
-    elif type_.facts.kind is ScalarKind.JSON:
+    elif type_.facts.kind is dl.ScalarKind.JSON:
         refused = [one for one in values.to_pylist() if one is not None and not is_json(one)]
         yield from _of_texts(path, JSON, [one for one in refused if not is_too_deep(one)])
         yield from _of_texts(path, SHALLOW_JSON, [one for one in refused if is_too_deep(one)])
@@ -242,7 +234,7 @@ def _of_intervals(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
         yield BadStrings(path, INTERVAL, len(wrong), wrong[0][1], wrong[0][0])
 
 
-def _of_times(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+def _of_times(path: str, type_: dl.DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     days = values.type == pa.date32()
     numbers = values.cast(pa.int32()).cast(pa.int64()) if days else values.cast(pa.int64())
     step = type_.facts.step if values.type == arrow_type(type_) else 1
@@ -263,7 +255,7 @@ def _of_times(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterat
         )
 
 
-def _of_long_integers(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+def _of_long_integers(path: str, type_: dl.DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     doubles = values.cast(pa.float64())
     low, high = type_.facts.physical_range  # the lowest of int128 DuckDB does not read, either
     is_held = pc.and_(

@@ -243,14 +243,14 @@ def right_for(operation: str) -> str:
 def _refusal(error: BaseException) -> tuple[Refusal | None, str]:
     for one in _chain(error):
         code, operation = _answer(one)
-        found = _OF_CODES.get(_normal(code)) or _OF_CLASSES.get(type(one).__name__) or _of_number(one)
+        found = (
+            _OF_CODES.get(_normal(code))
+            or _OF_CLASSES.get(type(one).__name__)
+            or (_OF_NUMBERS.get(one.errno or 0) if isinstance(one, OSError) else None)
+        )
         if found is not None:
             return found, operation
     return (_NOT_FOUND if isinstance(error, FileNotFoundError) else None), ""
-
-
-def _of_number(error: BaseException) -> Refusal | None:
-    return _OF_NUMBERS.get(error.errno or 0) if isinstance(error, OSError) else None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

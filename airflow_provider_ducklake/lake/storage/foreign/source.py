@@ -20,13 +20,7 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ...errors import (
-    DuckLakeError,
-    InvalidInputError,
-    StorageError,
-    UnsupportedFeatureError,
-    UntrustedValueError,
-)
+from ... import errors
 from ...format.names.paths import directory_path, is_absolute, misleading
 from ..files.local import lies_below, real_path
 
@@ -56,11 +50,11 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
-            raise InvalidInputError(f"The format {self.format!r} is not one of {', '.join(FORMATS)}.")
+            raise errors.InvalidInputError(f"The format {self.format!r} is not one of {', '.join(FORMATS)}.")
         others = {"iceberg": ("version", "storage_options"), "delta": ("snapshot_id", "catalog")}[self.format]
         if wrong := [name for name in others if getattr(self, name) not in (None, {})]:
             hint = "snapshot_id and catalog are Iceberg's, version and storage_options Delta's"
-            raise InvalidInputError(f"{wrong[0]} does not go with the format {self.format}: {hint}.")
+            raise errors.InvalidInputError(f"{wrong[0]} does not go with the format {self.format}: {hint}.")
 
 
 def read_source(source: Source, storage_options: Mapping[str, Any]) -> SourceTable:
@@ -75,7 +69,7 @@ def read_source(source: Source, storage_options: Mapping[str, Any]) -> SourceTab
         env={**os.environ, **places, **_LEAN},
     )
     if done.returncode:
-        raise StorageError(f"Cannot read the metadata of {source.path}: {_why(done)}.")
+        raise errors.StorageError(f"Cannot read the metadata of {source.path}: {_why(done)}.")
     found: SourceTable | BaseException = pickle.loads(done.stdout)  # noqa: S301 - of our own process
     if isinstance(found, BaseException):
         raise found
@@ -108,7 +102,7 @@ def main() -> None:
     vars(too_old)["__version__"] = "0"
     try:
         found: object = _read(source, storage_options)
-    except (DuckLakeError, MemoryError) as error:
+    except (errors.DuckLakeError, MemoryError) as error:
         if isinstance(error.__cause__ or error, MemoryError):
             sys.exit(errno.ENOMEM)
         found = error
@@ -130,7 +124,7 @@ def _read(source: Source, storage_options: Mapping[str, Any]) -> SourceTable:
         package = _PACKAGES[source.format]
         if (error.name or "").partition(".")[0] != package:
             raise
-        raise UnsupportedFeatureError(
+        raise errors.UnsupportedFeatureError(
             f"{package} is not installed, by which {source.format} tables are read: pip install {package}."
         ) from error
     return delta_table(source, storage_options)
@@ -166,7 +160,7 @@ class Places:
         """Return the table's own folder, and further ones that a user allows."""
         for path in allowed_paths:
             if not is_absolute(spelled(path)):
-                raise InvalidInputError(
+                raise errors.InvalidInputError(
                     f"The allowed path {path!r} is relative; give an absolute path or a URI."
                 )
         folders = (folder, *allowed_paths)
@@ -179,5 +173,7 @@ class Places:
             place = real_path(found)
             leads = "" if place == found else f"leads to {place} and "
             folders = f"{', '.join(self.folders)} (more can be given as allowed_paths)"
-            raise UntrustedValueError(self.document, path, f"{leads}lies in none of the folders {folders}")
+            raise errors.UntrustedValueError(
+                self.document, path, f"{leads}lies in none of the folders {folders}"
+            )
         return found
