@@ -139,8 +139,7 @@ def _catalog_type(named: str, value: object) -> str:
         raise _invalid(
             named,
             fields.CATALOG_TYPE,
-            f"{value!r} is not a catalog type of this release. Choose one of "
-            f"{', '.join(fields.CATALOG_TYPES)}.",
+            f"{value!r} is no catalog type of this release. Choose {', '.join(fields.CATALOG_TYPES)}.",
         )
     return str(value)
 
@@ -189,8 +188,7 @@ def _file(named: str, catalog_type: str, path: str | None) -> str:
         raise _invalid(
             named,
             fields.DATABASE,
-            f"is empty. Write the path of the {fields.CATALOG_TYPES[catalog_type].name} file, such as "
-            f"{example}.",
+            f"is empty. Write a path of {fields.CATALOG_TYPES[catalog_type].name}, such as {example}.",
         )
     if not PurePath(path).is_absolute():
         raise _invalid(
@@ -282,8 +280,7 @@ def _versions(named: str, extra: Mapping[str, Any]) -> tuple[SpecVersion | None,
         raise _invalid(
             named,
             fields.DUCKLAKE_VERSION,
-            f"{pinned.value!r} is newer than {newest.value!r}, the {fields.MAX_VERSION.name}. Correct one "
-            "of them.",
+            f"{pinned.value!r} is newer than {newest.value!r}, {fields.MAX_VERSION.name}. Correct one.",
         )
     return pinned, newest
 

@@ -1,7 +1,7 @@
 """The table of commits with a key, in which a retry finds an earlier try's commit.
 
-One indexed read, at any size. A row counts if its snapshot is of its time, or has expired: after the catalog
-was made anew, or restored from a backup, another one may have its number. See ``docs/adr/0044``.
+One indexed read, at any size. A row counts if its snapshot is of its time, or has expired: in another lake,
+or after a restore from a backup, another one may have its number. See ``docs/adr/0044``.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def records_without_snapshot(connection: Connection, catalog: Catalog, key: Comm
 
 def _records_of(catalog: Catalog, key: CommitKey) -> Select[Any]:
     table, snapshot = COMMITS.of(catalog), catalog.tables["snapshot"]
-    newest = select(func.max(snapshot.c.snapshot_id)).scalar_subquery()
-    query = select(table, maybe(snapshot.c.snapshot_time).label("made_at"), newest.label("newest_id"))
+    newest = select(func.max(snapshot.c.snapshot_id)).scalar_subquery().label("newest_id")
+    query = select(table, maybe(snapshot.c.snapshot_time).label("made_at"), newest)
     query = query.outerjoin(snapshot, snapshot.c.snapshot_id == table.c.snapshot_id)
     return query.where(table.c.commit_key == key.digest).order_by(*table.primary_key)
 
