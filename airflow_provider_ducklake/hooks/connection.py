@@ -188,7 +188,7 @@ def _file(named: str, catalog_type: str, path: str | None) -> str:
         raise _invalid(
             named,
             fields.DATABASE,
-            f"is empty. Write a path of {fields.CATALOG_TYPES[catalog_type].name}, such as {example}.",
+            f"is empty. Give the {fields.CATALOG_TYPES[catalog_type].name} file's path, such as {example}.",
         )
     if not PurePath(path).is_absolute():
         raise _invalid(
@@ -280,7 +280,7 @@ def _versions(named: str, extra: Mapping[str, Any]) -> tuple[SpecVersion | None,
         raise _invalid(
             named,
             fields.DUCKLAKE_VERSION,
-            f"{pinned.value!r} is newer than {newest.value!r}, {fields.MAX_VERSION.name}. Correct one.",
+            f"{pinned.value!r} is newer than {newest.value!r}, the {fields.MAX_VERSION.name}. Correct one.",
         )
     return pinned, newest
 
