@@ -52,7 +52,7 @@ LANES = {
     "soak": Lane("many clients for minutes, on bad networks and full disks", ("catalog", "storage/files")),
     "corpora": Lane(
         "files that others wrote, each through every door; needs npm and Maven Central",
-        ("spark/sources", "spark/reading", "storage/parquet"),
+        ("spark/sources", "spark/reading", "storage/parquet", "storage/arrow", "storage/nested_values"),
     ),
     "services": Lane(
         "scheduler, triggerer, API server as processes", ("triggers", "sensors", "hooks/events")

@@ -283,8 +283,9 @@ def as_target_shows(df: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
     Equal values have equal texts then, whatever their spelling; what is no value of the type stays.
     """
     types = {field.name: field.dataType for field in df.schema}
-    shown = {name: _shown(df[quoted(name)], types[name], column) for name, column in columns.items()}
-    return df.withColumns({name: value for name, value in shown.items() if value is not None})
+    made = ((name, _shown(df[quoted(name)], types[name], column)) for name, column in columns.items())
+    shown = {name: value for name, value in made if value is not None}
+    return df.withColumns(shown) if shown else df  # Spark Connect refuses none
 
 
 def _shown(value: SparkColumn, incoming: t.DataType, column: Column) -> SparkColumn | None:
