@@ -278,10 +278,7 @@ def _of_text(text: SparkColumn, row: dl.Scalar) -> tuple[SparkColumn, SparkColum
 
 
 def as_target_shows(df: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
-    """Return a source with columns as a table's columns of types that Spark has not arrive: as texts.
-
-    Equal values have equal texts then, whatever their spelling; what is no value of the type stays.
-    """
+    """Spell columns as a table's of types that Spark has as texts; what is no value of the type stays."""
     types = {field.name: field.dataType for field in df.schema}
     made = ((name, _shown(df[quoted(name)], types[name], column)) for name, column in columns.items())
     shown = {name: value for name, value in made if value is not None}
