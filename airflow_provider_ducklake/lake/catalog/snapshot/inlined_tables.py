@@ -102,7 +102,7 @@ class _DuckDbType(UserDefinedType[Any]):
 def duckdb_type(type_: dl.DuckLakeType) -> str:
     """Return a type as DuckDB's SQL writes it; its INT8 has 8 bytes, DuckLake's int8 has 8 bits.
 
-    >>> duckdb_type(ListType(ScalarType("int8")))
+    >>> duckdb_type(dl.ListType(dl.ScalarType("int8")))
     'TINYINT[]'
     """
     match type_:

@@ -33,7 +33,7 @@ _BRACKETS = frozenset("[]{}()")
 def scalar_text(type_: dl.DuckLakeType, value: Physical) -> str:
     r"""Return DuckDB's text of a scalar value.
 
-    >>> scalar_text(ScalarType("blob"), b"\x00a"), scalar_text(ScalarType("boolean"), True)
+    >>> scalar_text(dl.ScalarType("blob"), b"\x00a"), scalar_text(dl.ScalarType("boolean"), True)
     ('\\x00a', 'true')
     """
     return identity_text(type_, value)
@@ -42,7 +42,7 @@ def scalar_text(type_: dl.DuckLakeType, value: Physical) -> str:
 def parse_scalar(type_: dl.DuckLakeType, text: str) -> Physical:
     r"""Return the physical form of a scalar from DuckDB's text of it.
 
-    >>> parse_scalar(ScalarType("blob"), r"\xDE\xADab")
+    >>> parse_scalar(dl.ScalarType("blob"), r"\xDE\xADab")
     b'\xde\xadab'
     """
     from .geometry import wkb_of_wkt
@@ -61,7 +61,7 @@ def parse_scalar(type_: dl.DuckLakeType, text: str) -> Physical:
 def format_literal(type_: dl.DuckLakeType, value: Value) -> str:
     r"""Return the text of a nested value; the reference reads the same value back.
 
-    >>> format_literal(ListType(ScalarType("varchar")), [b"a", None, b"it's", b""])
+    >>> format_literal(dl.ListType(dl.ScalarType("varchar")), [b"a", None, b"it's", b""])
     "[a, NULL, 'it\\'s', '']"
     """
     return _format(type_, value, in_struct=True)
@@ -129,7 +129,7 @@ def _in_quotes(text: str, quote: str) -> str:
 def parse_literal(type_: dl.DuckLakeType, text: str) -> Value:
     r"""Return the nested value of a text that we wrote, or the reference.
 
-    >>> parse_literal(ListType(ScalarType("varchar")), "[a, NULL, 'it\\'s', '']")
+    >>> parse_literal(dl.ListType(dl.ScalarType("varchar")), "[a, NULL, 'it\\'s', '']")
     [b'a', None, b"it's", b'']
     """
     try:
@@ -141,7 +141,7 @@ def parse_literal(type_: dl.DuckLakeType, text: str) -> Value:
 def parse_cast(type_: dl.DuckLakeType, text: str) -> Value:
     r"""Return the nested value of a text that DuckDB's cast to VARCHAR made.
 
-    >>> parse_cast(StructType((Field("a", ScalarType("varchar")),)), r"{'a': 'it\'s'}")
+    >>> parse_cast(dl.StructType((dl.Field("a", dl.ScalarType("varchar")),)), r"{'a': 'it\'s'}")
     {'a': b"it's"}
     """
     return _Reader(text, expressions=False).whole(type_)
