@@ -612,7 +612,7 @@ def test_a_deferred_try_whose_request_is_gone_fails(catalog, rows, tmp_path):
 class Failing(Insert):
     """An insert whose plan meets a catalog that is down as long as a file is there."""
 
-    flag = Path("/nowhere")
+    flag = Path("/nowhere.flag")
 
     def plan(self, lake: Lake, commit: Commit, resolve: Any) -> Any:
         if self.flag.exists():
