@@ -450,14 +450,14 @@ def _typed(rows: DataFrame, files: Sequence[_File]) -> DataFrame:
         column = rows[quoted(field.name)]
         given = fields.get(fold(field.name))
         type_ = None if given is None else _type_of(given)
-        if (
-            type_ is not None
-            and carrier_type(new_columns([Field("any", type_)]).columns[0]).simpleString()
-            == field.dataType.simpleString()
-        ):
+        if type_ is not None and _carrier(type_) == field.dataType.simpleString():
             column = column.alias(field.name, metadata={TYPE_KEY: str(type_)})
         columns.append(column)
     return rows.select(*columns)
+
+
+def _carrier(type_: DuckLakeType) -> str:
+    return carrier_type(new_columns([Field("any", type_)]).columns[0]).simpleString()
 
 
 def _type_of(field: pa.Field) -> DuckLakeType | None:

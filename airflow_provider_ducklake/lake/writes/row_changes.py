@@ -163,7 +163,8 @@ def _check_names(lake: Lake, changes: jobs.RowChangeSource) -> None:
 def _read_before(changes: jobs.RowChangeSource) -> jobs.RowChangeSource:
     """Check the texts as far as their words allow, and note what saves the job work."""
     schema, alias, on = changes.target.table.schema, changes.target_alias, changes.on or ""
-    compared, written = Spellings.of(schema, alias, changes.source_alias, on), Spellings.of(schema, alias)
+    compared = Spellings.of(schema, alias, changes.source_alias, on)
+    written = replace(compared, source="", equal=())  # values are made of a source's own texts
     check_expression(on, "on")
     compared.check(on, "on")
     for clause in changes.clauses:

@@ -109,6 +109,15 @@ def test_what_a_merge_says_is_equal_is_spelled_alike():
         Spellings.of(TEXTS, "target").check("if(source.u = target.u, 1, 2)", "set['v']")
 
 
+def test_a_column_may_have_the_name_of_the_source_or_of_the_table():
+    named = Spellings.of(new_columns({"source": "time", "target": "uuid"}), "target", "source", "")
+
+    named.check("source.source = target.source", "on")
+    for text in ("source > '12:30'", "target.source > '12:30'", "target = 'X'"):
+        with pytest.raises(InvalidInputError, match="compares (source|target) with"):
+            named.check(text, "where")
+
+
 def test_a_text_that_cannot_be_read_is_refused_only_where_it_names_such_a_column():
     spellings().check("v = (", "where")
     with pytest.raises(InvalidInputError, match="how it compares k cannot be checked"):

@@ -15,6 +15,7 @@ from sqlalchemy.schema import CreateTable, DDLElement
 
 from .... import __version__
 from ...errors import AlreadyExistsError
+from ...format.log_lines import logger
 from ...format.names.identifiers import DEFAULT_SCHEMA, MAIN
 from ...format.names.paths import directory_path
 from ...transaction.changes_made import ChangeKind, ChangeRecord, format_changes
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ..database.tables import CatalogTables
     from .dialect import Catalog, CatalogDialect
 
+
+log = logger(__name__)
 
 CREATED_BY = f"airflow_provider_ducklake {__version__}"
 
@@ -44,8 +47,10 @@ def bootstrap(
         for table in tables.metadata.sorted_tables:
             connection.execute(CreateTable(table, if_not_exists=True))
         for name in dialect.table_names(connection, tables.metadata_schema):
-            if name.startswith(PREFIX):  # of an earlier lake, whose commits and jobs are none of this one
-                connection.execute(delete(sql_table(name, schema=tables.metadata_schema)))
+            if name.startswith(PREFIX):  # whose commits and jobs are none of this lake
+                gone = connection.execute(delete(sql_table(name, schema=tables.metadata_schema))).rowcount
+                if gone > 0:
+                    log.warning("Removed %d rows of %s, which an earlier lake left", gone, name)
         _insert_first_rows(connection, dialect, tables, directory_path(data_path), encrypted=encrypted)
         connection.commit()
 

@@ -22,7 +22,7 @@ from ...format.files import (
 )
 from ...format.names.paths import is_absolute
 from ...format.partitioning import check_partition_values
-from ...format.types.ducklake_types import ScalarKind, is_float
+from ...format.types.ducklake_types import DuckLakeType, ScalarKind, is_float
 from ...transaction.changes import AppendFiles, FileDeletes, FlushedDeletes
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..dialects.dialect import Effect, insert
@@ -159,8 +159,7 @@ def _widened(
             continue
         addition = incoming.get(column_id)
         is_known = types[column_id].facts.kind is ScalarKind.VARIANT or not (
-            (is_float(types[column_id]) and "nan" in (existing.min_value, existing.max_value))
-            or _existing_is_unknown(existing, table_id, state)
+            _bounds_are_nan(existing, types[column_id]) or _existing_is_unknown(existing, table_id, state)
         )
         if addition is None or not is_known:
             unknown.append(column_id)
@@ -201,6 +200,11 @@ def _existing_is_unknown(existing: TableColumnStats, table_id: TableId, state: C
     missing = (existing.min_value is None) + (existing.max_value is None)
     key = (table_id, existing.column_id)
     return missing == 1 or (missing > 1 and key in state.facts.unbounded) or key in state.facts.retyped
+
+
+def _bounds_are_nan(existing: TableColumnStats, type_: DuckLakeType) -> bool:
+    """Return True if NaN is taken for a bound, as the reference does with inlined rows."""
+    return is_float(type_) and "nan" in (existing.min_value, existing.max_value)
 
 
 @effects_of.register(AppendFiles)

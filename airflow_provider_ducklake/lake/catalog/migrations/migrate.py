@@ -305,6 +305,9 @@ class _Migration:
 
         in_threads(join, [chain for chain in plan.chains if chain not in self._joined])
 
+    def _has_files_of(self, plan: _Plan) -> bool:
+        return self._needs_copy.keys() >= set(plan.merged.counted) and self._joined.keys() >= set(plan.chains)
+
     def _attempt(self) -> MigrationResult | _Plan:
         """Change the catalog in one transaction; return a new plan where files are to be copied first."""
         with self._catalog.dialect.writing() as connection:
@@ -319,9 +322,7 @@ class _Migration:
             _execute(connection, plan.grow)
             # Old clients ignore the lock; most databases make them wait from here on.
             now = _plan(connection, self._catalog, self._target)
-            if not (
-                self._needs_copy.keys() >= set(now.merged.counted) and self._joined.keys() >= set(now.chains)
-            ):
+            if not self._has_files_of(now):
                 connection.rollback()
                 return now
             if self._catalog.dialect.transactional_ddl:

@@ -341,7 +341,7 @@ def _checked(lake_id: str) -> str:
     """Return an id that a file is named by."""
     try:
         return str(uuid.UUID(lake_id))
-    except (ValueError, AttributeError, TypeError):  # UUID raises the others for what is no text
+    except (ValueError, AttributeError, TypeError):  # UUID raises the others for values that are no texts
         raise UntrustedValueError(MARKS.name, lake_id, "is not the id of a lake") from None
 
 

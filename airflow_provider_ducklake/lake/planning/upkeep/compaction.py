@@ -123,10 +123,7 @@ class Bin:
         """The first row id where the catalog takes them for consecutive, in which files may contradict it."""
         following = pairwise(self.files)
         first = self.files[0].row_id_start
-        if first is None or any(
-            (None if one.row_id_start is None else one.row_id_start + one.record_count) != other.row_id_start
-            for one, other in following
-        ):
+        if first is None or any(_next_row_id(one) != other.row_id_start for one, other in following):
             return None
         return first
 
@@ -149,6 +146,10 @@ class Bin:
     def file_size_bytes(self) -> int:
         """Bytes in all files."""
         return sum(file.file_size_bytes for file in self.files)
+
+
+def _next_row_id(file: LiveDataFile) -> int | None:
+    return None if file.row_id_start is None else file.row_id_start + file.record_count
 
 
 @dataclass(frozen=True, slots=True)

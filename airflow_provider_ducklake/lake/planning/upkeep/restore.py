@@ -127,15 +127,11 @@ def plan_files(compared: FileComparison, looks: Iterable[FileLook]) -> FileActio
     for look in looks:
         file, live = look.pair.target, look.pair.current
         returning += look.returning
-        if (
-            look.returning
-            and look.is_plain
-            and (live is None or (look.returning * _COPY_SHARE >= look.pair.target.record_count))
-        ):
+        if look.returning and look.is_plain and (live is None or _is_much(look)):
             copied.append(file)
             if live is not None:
                 ended.append(live)
-                returning += look.pair.target.record_count - look.returning
+                returning += _rows_left(look)
             continue
         if look.returning:
             rewritten.append(look.pair)
@@ -144,6 +140,15 @@ def plan_files(compared: FileComparison, looks: Iterable[FileLook]) -> FileActio
             if look.later.count:
                 shortened[file.id] = look.later
     return FileActions(tuple(kept), tuple(ended), tuple(copied), tuple(rewritten), returning, shortened)
+
+
+def _is_much(look: FileLook) -> bool:
+    return look.returning * _COPY_SHARE >= look.pair.target.record_count
+
+
+def _rows_left(look: FileLook) -> int:
+    """Count the rows that a plain file still has: they come along with its copy."""
+    return look.pair.target.record_count - look.returning
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,9 +228,7 @@ def _scalar(type_: pa.DataType, column: Column, *, is_mapped: bool) -> t.DataTyp
         )
         if dl.can_promote(found, column.type) or dl.is_float(column.type):
             return spark
-    elif bool(pa.types.is_integer(type_) or type_ in (pa.float32(), pa.float64())) and _is_wider_number(
-        type_, column.type
-    ):
+    elif _is_number(type_) and _is_wider_number(type_, column.type):
         return _READ_AS[type_]
     elif type_ == pa.date32() and dl.can_promote(dl.ScalarType("date"), column.type):
         return t.DateType()
@@ -245,6 +243,10 @@ def _is_as_written(type_: pa.DataType, column_type: dl.DuckLakeType, *, is_mappe
     if is_mapped and (wanted == pa.timestamp("ns") or column_type.facts.step > 1):
         return False  # it may be an INT96, which Spark reads otherwise, or have fractions of seconds
     return bool(type_ == wanted)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or type_ in (pa.float32(), pa.float64()))
 
 
 def _is_wider_number(type_: pa.DataType, column_type: dl.DuckLakeType) -> bool:

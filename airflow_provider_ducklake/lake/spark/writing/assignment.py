@@ -80,14 +80,14 @@ def assign(df: DataFrame, schema: TableSchema, table: str, *, fills: bool = Fals
     assigned = {column.id: _top_level(df, field, column) for column, field in pairs}
     return df.select(
         [
-            assigned[column.id]
-            if column.id in assigned
-            else default_value(column).alias(
-                column.name, metadata={FIELD_ID_KEY: column.id}
-            )  # refuses some defaults
+            assigned[column.id] if column.id in assigned else _filled(column)  # refuses some defaults
             for column in schema.columns
         ]
     )
+
+
+def _filled(column: Column) -> SparkColumn:
+    return default_value(column).alias(column.name, metadata={FIELD_ID_KEY: column.id})
 
 
 def only_matching(df: DataFrame, where: Predicate, schema: TableSchema) -> DataFrame:
@@ -278,7 +278,7 @@ def _of_text(text: SparkColumn, row: dl.Scalar) -> tuple[SparkColumn, SparkColum
 
 
 def as_target_shows(df: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
-    """Spell columns as a table's of types that Spark has as texts; what is no value of the type stays."""
+    """Return a DataFrame with UUIDs, times and nanoseconds spelled as Spark spells the table's."""
     types = {field.name: field.dataType for field in df.schema}
     made = ((name, _shown(df[quoted(name)], types[name], column)) for name, column in columns.items())
     shown = {name: value for name, value in made if value is not None}

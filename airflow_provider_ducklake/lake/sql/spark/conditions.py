@@ -454,14 +454,14 @@ class Spellings:
                     )
 
     def own(self, names: Iterable[str]) -> Name:
-        """Return a name as names are compared, without that of its table."""
+        """Fold a name, and drop the name of its table."""
         folded = tuple(map(fold, names))
-        return folded[folded[0] in (self.alias, self.source) :]
+        return folded[len(folded) > 1 and folded[0] in (self.alias, self.source) :]
 
     def _of_target(self, column: exp.Column) -> Spelling | None:
-        if fold(column.parts[0].name) == self.source:
-            return None
-        return self.columns.get(self.own(part.name for part in column.parts))
+        names = [part.name for part in column.parts]
+        is_of_source = len(names) > 1 and fold(names[0]) == self.source
+        return None if is_of_source else self.columns.get(self.own(names))
 
     def _is_spelled_so(self, other: exp.Expr, column: exp.Column, wanted: Spelling) -> bool:
         if isinstance(other, exp.Literal):

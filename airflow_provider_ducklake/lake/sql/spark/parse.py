@@ -384,7 +384,7 @@ class _Names:
         tables = list(tree.find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral))
         self._paths: dict[str, set[tuple[str, ...] | None]] = {}  # None: an alias
         for one in tables:
-            if not (one.arg_key == "this" and isinstance(one.parent, exp.Insert | exp.Create | exp.Schema)):
+            if not _is_written(one):
                 path = None if one.alias else _path(one)
                 self._paths.setdefault(fold(one.alias_or_name), set()).add(path)
         lengths = {len(one.parts) for one in tables if isinstance(one, exp.Table) and one.db}
@@ -422,6 +422,11 @@ def _column_parts(column: exp.Column) -> list[exp.Expr]:
         parts.append(above.expression)
         above = above.parent
     return parts
+
+
+def _is_written(named: exp.Expr) -> bool:
+    """Return True if a table is the one that the statement writes."""
+    return named.arg_key == "this" and isinstance(named.parent, exp.Insert | exp.Create | exp.Schema)
 
 
 def _moved(one: Reference, by: int) -> Reference:

@@ -172,11 +172,13 @@ def _own_columns(about: _About, fields: pa.Schema, file: LiveDataFile) -> Iterat
     if file.row_id_start is None and row_id_column(fields) is None:
         words = "has neither a first row id nor a column of row ids"
         yield about.finding(FindingCode.ROW_IDS_MISSING, words)
-    if file.partial_max is not None and not any(
-        one.name == SNAPSHOT_ID.name or field_id(one) == SNAPSHOT_ID.id for one in fields
-    ):
+    if file.partial_max is not None and not _has_snapshot_ids(fields):
         words = f"should have rows of snapshots up to {file.partial_max}, but does not say which"
         yield about.finding(FindingCode.SNAPSHOT_IDS_MISSING, words)
+
+
+def _has_snapshot_ids(fields: pa.Schema) -> bool:
+    return any(one.name == SNAPSHOT_ID.name or field_id(one) == SNAPSHOT_ID.id for one in fields)
 
 
 def _statistics(

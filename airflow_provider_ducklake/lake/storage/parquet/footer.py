@@ -204,10 +204,13 @@ def footer_stats(  # noqa: PLR0913 - two are rules, two are further facts
             )
             for group in range(metadata.num_row_groups)
         ]
-        stats[column.id] = merge_chunks(
-            column, read, are_whole=(metadata.created_by or "").startswith("parquet-cpp-arrow")
-        )
+        stats[column.id] = merge_chunks(column, read, are_whole=_are_whole(metadata))
     return stats
+
+
+def _are_whole(metadata: pq.FileMetaData) -> bool:
+    """Return True if the writer never cuts the bounds of strings; of other writers it is unknown."""
+    return (metadata.created_by or "").startswith("parquet-cpp-arrow")
 
 
 def _in_chunk(facts: ChunkFacts, chunk: pq.ColumnChunkMetaData) -> ChunkFacts:

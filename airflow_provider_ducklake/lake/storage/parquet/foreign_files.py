@@ -505,12 +505,13 @@ def _bad_bounds(
         for one in found
         if one
     ]
-    if pa.types.is_decimal(type_) and any(
-        abs(int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw) >= 10**type_.precision
-        for raw in bounds
-    ):
+    if pa.types.is_decimal(type_) and any(abs(_unscaled(raw)) >= 10**type_.precision for raw in bounds):
         bad.append(f"column {where} has values with more digits than its own type {type_} has")
     return bad
+
+
+def _unscaled(bound: int | bytes) -> int:
+    return int.from_bytes(bound, "big", signed=True) if isinstance(bound, bytes) else bound
 
 
 def _safe(column: Column, stats: ColumnStats) -> ColumnStats:

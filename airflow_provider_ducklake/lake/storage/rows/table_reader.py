@@ -247,9 +247,7 @@ def lives_of_file(plan: ChangeFeedPlan, history: FileHistory, locate: Callable[[
     )
     count = stored.row_count
     places = ordinals(count)
-    begin = pc.coalesce(
-        stored.column(SNAPSHOT_ID), pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), count)
-    )
+    begin = pc.coalesce(stored.column(SNAPSHOT_ID), _begins(file, count))
     numbered = pc.add(places, file.row_id_start if file.row_id_start is not None else 0)
     lives = pa.table(
         {
@@ -267,6 +265,11 @@ def _but_of_rewrites(begin: pa.ChunkedArray, plan: ChangeFeedPlan) -> pa.Chunked
     """Return the snapshots that rows came by; what a rewrite moved, and perhaps a merge since, was there."""
     moved = pc.is_in(begin, value_set=pa.array(sorted(plan.rewrites), pa.int64()))
     return pc.if_else(moved, _BEFORE_ALL, begin)
+
+
+def _begins(file: LiveDataFile, row_count: int) -> pa.Array:
+    """Return the snapshot that each row came by, as far as the catalog says it."""
+    return pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), row_count)
 
 
 def _with_life(rows: pa.Table, inserted: pa.Array, deleted: pa.Array, row_ids: pa.Array) -> pa.Table:
