@@ -114,7 +114,7 @@ def test_a_column_may_have_the_name_of_the_source_or_of_the_table():
 
     named.check("source.source = target.source", "on")
     for text in ("source > '12:30'", "target.source > '12:30'", "target = 'X'"):
-        with pytest.raises(InvalidInputError, match="compares (source|target) with"):
+        with pytest.raises(InvalidInputError, match=r"compares (source|target) with"):
             named.check(text, "where")
 
 
