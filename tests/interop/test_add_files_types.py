@@ -147,3 +147,28 @@ def test_what_is_taken_is_read_as_the_reference_reads_it(new_catalog, theirs):
             for (text,) in set(rows) - {(None,)}:
                 same = f"SELECT count(*) FROM t{place} WHERE v = '{text}'::{COLUMNS[list(COLUMNS)[place]]}"
                 assert duck.sql(same) == [(rows.count((text,)),)], same
+
+
+def test_rounded_times_are_found_whatever_the_bounds_of_their_file_say(catalog, tmp_path):
+    """DuckDB adds a file of finer times with its bounds, and rounds its values when it reads them."""
+    moments = ["01:00:01.499", "01:00:01.5", "01:00:01.999999", "01:00:02.000499"]
+    lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path)
+    with lake.transaction() as tx:
+        tx.create_table("t", {"s": "timestamp_s", "ms": "timestamp_ms"})
+    with open_lake(catalog) as duck:
+        for number, text in enumerate(moments):
+            path = tmp_path / f"{number}.parquet"
+            values = pa.array([f"{day} {text}" for day in ("1969-12-31", "2020-01-01")]).cast(pa.timestamp("us"))
+            pq.write_table(pa.table({"s": values, "ms": values}), path)
+            duck.sql(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+        conditions = [
+            f"{column} {operator} '{value}'"
+            for column in ("s", "ms")
+            for (value,) in set(duck.sql(f"SELECT {column}::varchar FROM t"))
+            for operator in ("=", "<", "<=", ">", ">=")
+        ]
+        expected = [sorted(duck.sql(f"SELECT s, ms FROM t WHERE {one}")) for one in conditions]
+
+    with lake:
+        found = [lake.read_arrow("t", filter=one).to_pylist() for one in conditions]
+    assert [sorted(tuple(row.values()) for row in rows) for rows in found] == expected

@@ -19,7 +19,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from .ducklake_types import TIMES, DecimalType, DuckLakeType, ScalarKind, ScalarType
+from .ducklake_types import TIMES, DecimalType, DuckLakeType, Scalar, ScalarKind, ScalarType
 from .texts import format_interval, parse_interval
 
 Physical: TypeAlias = bool | int | float | bytes
@@ -296,7 +296,7 @@ def _parse_moment(type_: DuckLakeType, text: str) -> int:
     days = _parsed_days(match)
     if row.kind is ScalarKind.DATE:
         return days
-    units = _parsed_units(match, days, row.per_second)
+    units = _parsed_units(match, days, row)
     return units % (_DAY_SECONDS * row.per_second) if row.kind is ScalarKind.TIME and row.zoned else units
 
 
@@ -307,12 +307,15 @@ def _parsed_days(match: re.Match[str]) -> int:
     return days_from_civil(year, int(match["month"]), int(match["day"]))
 
 
-def _parsed_units(match: re.Match[str], days: int, per_second: int) -> int:
+def _parsed_units(match: re.Match[str], days: int, row: Scalar) -> int:
     parts = ("hour", "minute", "second", "zone_hour", "zone_minute", "zone_second")
     hour, minute, second, zone_hour, zone_minute, zone_second = (int(match[part] or 0) for part in parts)
     offset = (zone_hour * 3600 + zone_minute * 60 + zone_second) * (-1 if match["sign"] == "-" else 1)
     seconds = days * _DAY_SECONDS + hour * 3600 + minute * 60 + second - offset
-    return seconds * per_second + int((match["fraction"] or "").ljust(9, "0")) * per_second // 10**9
+    units, finer = divmod(int((match["fraction"] or "").ljust(9, "0")) * row.per_second, 10**9)
+    if finer or units % row.step:  # a bound of a file of finer times, which are rounded when they are read
+        raise ValueError(f"{match[0]!r} is finer than the type")
+    return seconds * row.per_second + units
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
