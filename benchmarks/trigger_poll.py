@@ -28,7 +28,7 @@ from sqlalchemy import make_url  # noqa: E402
 from sqlalchemy.ext.asyncio import create_async_engine  # noqa: E402
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import which_progress  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import progress_query  # noqa: E402
 from tests.reference.postgres import PostgresServer  # noqa: E402
 from tests.scale.models import DIRECTIONS, Model, make  # noqa: E402
 
@@ -72,7 +72,7 @@ async def by_async_driver(catalog: CatalogDatabase) -> list[float] | None:
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         head, tables = lake.current_snapshot().id, lake.opened.catalog.tables
         url = make_url(catalog.sqlalchemy_url).set(drivername=ASYNC_DRIVERS[catalog.kind])
-    question, times = which_progress(tables, head, None), []
+    question, times = progress_query(tables, head, None), []
     try:
         engine = create_async_engine(url)
     except ImportError:

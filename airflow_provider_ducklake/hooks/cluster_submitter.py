@@ -163,7 +163,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
     def _ended(self, application_id: str, job: SubmittedJob) -> Application:
         self.operator.log.info("Polling %s for %s", self.manager.name, application_id)
         while True:
-            application = self._answer(lambda: self.manager.look(application_id))
+            application = self._answer(lambda: self.manager.status(application_id))
             if application.has_ended:
                 return application
             if self._deferrable:
@@ -172,26 +172,26 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
 
     def _answer(self, ask: Callable[[], Answer]) -> Answer:
         """Return the manager's answer, also where it cannot be asked for a while."""
-        begun, said = time.monotonic(), ""
+        begun, logged = time.monotonic(), ""
         while True:
             try:
                 return ask()
             except ClusterUnavailableError as error:
                 if time.monotonic() - begun > _LONGEST_SILENCE:
                     raise
-                if said != str(error):
+                if logged != str(error):
                     self.operator.log.warning("%s", error)
-                said = str(error)
+                logged = str(error)
             self._pause()
 
     def _pause(self) -> None:
         time.sleep(max(1, getattr(self.operator, "_status_poll_interval", 1)))
 
     def _why(self, life: JobLife, application_id: str, application: Application) -> Exception:
-        said = f" {application.diagnostics}" if application.diagnostics else ""
+        reason = f" {application.diagnostics}" if application.diagnostics else ""
         killed = " A person, or a time-out, ended it." if application.state is ApplicationState.KILLED else ""
         return self.job_error(life.request, life.lake.opened.storage_options) or SparkJobError(
-            f"{application_id} is {application.state}, and left no reason.{said}{killed}"
+            f"{application_id} is {application.state}, and left no reason.{reason}{killed}"
         )
 
     def find(self, job_id: str) -> str | None:

@@ -98,7 +98,8 @@ class ClusterManager(ABC):
         if self.form.fullmatch(application_id) is None:
             return False
         return (
-            application_id in self.marked(job_id) or self.look(application_id).state is ApplicationState.GONE
+            application_id in self.marked(job_id)
+            or self.status(application_id).state is ApplicationState.GONE
         )
 
     def checked(self, application_id: str) -> str:
@@ -109,19 +110,19 @@ class ClusterManager(ABC):
         return quote(application_id, safe="")
 
     @abstractmethod
-    def look(self, application_id: str) -> Application:
+    def status(self, application_id: str) -> Application:
         """Read the state of an application."""
 
     @abstractmethod
     def kill(self, application_id: str) -> None:
-        """Ask the manager to end an application, with the errors of ``look``."""
+        """Ask the manager to end an application, with the errors of ``status``."""
 
     def stop(self, application_id: str) -> Application:
         """End an application if it runs, and wait a while until it has ended."""
         ended = time.monotonic() + _STOPPING
-        if not self.look(application_id).has_ended:
+        if not self.status(application_id).has_ended:
             self.kill(application_id)
-        while not (found := self.look(application_id)).has_ended and time.monotonic() < ended:
+        while not (found := self.status(application_id)).has_ended and time.monotonic() < ended:
             time.sleep(0.5)
         return found
 
@@ -142,12 +143,12 @@ def answer(
     except (requests.RequestException, TimeoutError) as error:
         raise ClusterUnavailableError(manager, url, type(error).__name__) from None
     try:
-        said = json.loads(content) if content else {}
+        document = json.loads(content) if content else {}
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        document = None
+    if not isinstance(document, dict):
         raise ClusterUnavailableError(manager, url, f"HTTP {status}, and its answer is not JSON")
-    return said
+    return document
 
 
 def _asked(manager: str, url: str, *, method: str, **options: Any) -> tuple[int, bytes]:  # noqa: ANN401 - of requests
@@ -219,7 +220,7 @@ class Kubernetes(ClusterManager):
         pods = self._asked("list_namespaced_pod", self.namespace, label_selector=f"{_LABEL}={job_id}")
         return [pod.metadata.name for pod in pods.items]
 
-    def look(self, application_id: str) -> Application:
+    def status(self, application_id: str) -> Application:
         pod = self._asked("read_namespaced_pod", self.checked(application_id), self.namespace)
         if pod is None:
             return Application(ApplicationState.GONE)
@@ -309,11 +310,11 @@ class Standalone(ClusterManager):
         """Return True if a driver can have the id: the master does not report which job it runs."""
         return self.form.fullmatch(application_id) is not None
 
-    def look(self, application_id: str) -> Application:
-        said = self._asked(f"status/{self.checked(application_id)}")
-        unknown = ApplicationState.RUNNING if said.get("success") else ApplicationState.GONE
-        state = _OF_STANDALONE.get(str(said.get("driverState")), unknown)
-        return Application(state, str(said.get("message") or ""))
+    def status(self, application_id: str) -> Application:
+        reply = self._asked(f"status/{self.checked(application_id)}")
+        unknown = ApplicationState.RUNNING if reply.get("success") else ApplicationState.GONE
+        state = _OF_STANDALONE.get(str(reply.get("driverState")), unknown)
+        return Application(state, str(reply.get("message") or ""))
 
     def kill(self, application_id: str) -> None:
         self._asked(f"kill/{self.checked(application_id)}", "POST")
@@ -322,14 +323,14 @@ class Standalone(ClusterManager):
         last: ClusterUnavailableError | None = None
         for address in self.addresses:
             try:
-                said = answer(self.name, f"{address}/v1/submissions/{path}", method)
+                reply = answer(self.name, f"{address}/v1/submissions/{path}", method)
             except ClusterUnavailableError as error:
                 last = error
                 continue
-            is_leading = _NOT_LEADING not in str(said.get("message"))
-            if is_leading and said.get("action") in _ANSWERS:
-                return said
-            last = ClusterUnavailableError(self.name, address, str(said.get("message") or "HTTP 404"))
+            is_leading = _NOT_LEADING not in str(reply.get("message"))
+            if is_leading and reply.get("action") in _ANSWERS:
+                return reply
+            last = ClusterUnavailableError(self.name, address, str(reply.get("message") or "HTTP 404"))
         assert last is not None
         raise last
 
@@ -379,7 +380,7 @@ class Yarn(ClusterManager):
         listed = (apps.get("apps") or {}).get("app") or []
         return [one["id"] for one in listed]
 
-    def look(self, application_id: str) -> Application:
+    def status(self, application_id: str) -> Application:
         found = answer(self.name, self._url(application_id), auth=self._auth())
         if found.get("RemoteException", {}).get("exception") == "NotFoundException":
             return Application(ApplicationState.GONE)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..lake.catalog.lake import Lake
-    from .task import Done
+    from .task import TaskDone
 
 
 # Not in compat.py, which DAG files do not import.
@@ -37,39 +37,39 @@ _INLETS_KEEP_ASSETS = not __version__.startswith("3.1.")
 _FOUND_LATER = AssetAlias("ducklake", group=GROUP)
 
 
-class LakeTask(Protocol):
+class AssetTask(Protocol):
     """The part of an operator or a sensor that is used here."""
 
     ducklake_conn_id: str
     inlets: list[Any]
 
 
-class LakeOperator(Protocol):
+class AssetOperator(Protocol):
     """The part of an operator that changes tables."""
 
     task_id: str
     ducklake_conn_id: str
     asset_events: bool
-    done: Done
+    done: TaskDone
     outlets: list[Any]
 
     @property
     def log(self) -> Any: ...  # noqa: ANN401 - Airflow's
 
 
-def declare(operator: LakeOperator, *tables: object) -> None:
+def declare(operator: AssetOperator, *tables: object) -> None:
     """Make tables that are known while the DAG is parsed outlets."""
     if operator.asset_events:
         operator.outlets = _with(operator.outlets, operator.ducklake_conn_id, tables)
 
 
-def declare_read(task: LakeTask, *tables: object) -> None:
+def declare_read(task: AssetTask, *tables: object) -> None:
     """Make tables that are known while the DAG is parsed inlets."""
     if _INLETS_KEEP_ASSETS:
         task.inlets = _with(task.inlets, task.ducklake_conn_id, tables)
 
 
-def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids: Sequence[int]) -> None:
+def announce(operator: AssetOperator, context: Context, lake: Lake, snapshot_ids: Sequence[int]) -> None:
     """Make an event of each table that the task's snapshots changed, and of no other outlet in the lake.
 
     The commits have landed, so nothing here fails the task.
@@ -85,13 +85,13 @@ def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids:
         operator.log.warning("No asset events of snapshots %s: %s", list(snapshot_ids), error)
 
 
-def _executing(operator: LakeOperator, context: Context) -> Any:  # noqa: ANN401 - Airflow's, of any kind
+def _executing(operator: AssetOperator, context: Context) -> Any:  # noqa: ANN401 - Airflow's, of any kind
     """Return the task that executes an operator which is not the task itself; None: it is."""
     task = getattr(context["ti"], "task", None)
     return None if task is None or task.task_id == operator.task_id else task
 
 
-def _events(operator: LakeOperator, lake: Lake, snapshot_ids: Sequence[int]) -> dict[str, Mapping[str, Any]]:
+def _events(operator: AssetOperator, lake: Lake, snapshot_ids: Sequence[int]) -> dict[str, Mapping[str, Any]]:
     """Return the event of each table, by its URI."""
     reports: dict[str, RangeReport] = {}
     for snapshot_id in snapshot_ids:
@@ -105,7 +105,7 @@ def _events(operator: LakeOperator, lake: Lake, snapshot_ids: Sequence[int]) -> 
     return {uri: event_of(report, None) for uri, report in reports.items()}
 
 
-def _outlets(operator: LakeOperator, context: Context, events: Mapping[str, Mapping[str, Any]]) -> list[Any]:
+def _outlets(operator: AssetOperator, context: Context, events: Mapping[str, Mapping[str, Any]]) -> list[Any]:
     """Make the events, and return the outlets that have one, with those that are no tables of the lake."""
     lake_uri = uri_of(operator.ducklake_conn_id, "t").removesuffix("main/t")
     is_mapped = context["ti"].map_index not in (None, -1)
@@ -152,7 +152,7 @@ def _with(assets: Sequence[Any], conn_id: str, tables: Sequence[object]) -> list
 
 
 def _has_event(
-    operator: LakeOperator, context: Context, outlet: object, kind: str, event: Mapping[str, Any] | None
+    operator: AssetOperator, context: Context, outlet: object, kind: str, event: Mapping[str, Any] | None
 ) -> bool:
     """Make the event of an outlet, or those of its partitions; False: it has none."""
     if event is None:
@@ -182,7 +182,7 @@ def _uri(outlet: object) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class PollResult:
     """The result of one poll of a lake: snapshots after ``start`` count, and ``newest`` was the newest."""
 
     start: int
@@ -222,13 +222,13 @@ class Watch:
         """Check what a user gave; ``otherwise`` returns the time that a ``since`` of None means."""
         return cls(QualifiedName.of(table), wanted_words(changes), _since(since, otherwise))
 
-    def look(self, lake: Lake) -> Looked:
+    def poll(self, lake: Lake) -> PollResult:
         """Look once; the changes that expired snapshots may have made count as well."""
         start, after = _bounds(lake, self.since)
         found = lake.reads.possible_changes(str(self.table), after, self.words)
-        return Looked(start, found.to_snapshot if found else lake.current_snapshot().id, found)
+        return PollResult(start, found.to_snapshot if found else lake.current_snapshot().id, found)
 
-    def log_line(self, looked: Looked) -> str:
+    def log_line(self, looked: PollResult) -> str:
         """Return the line for the log."""
         found = looked.found
         if found is None:

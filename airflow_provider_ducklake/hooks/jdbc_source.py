@@ -18,7 +18,7 @@ PASSWORD_VARIABLE = "DUCKLAKE_JDBC_PASSWORD"  # noqa: S105 - a variable's name; 
 
 
 @dataclass(frozen=True, slots=True)
-class _Database:
+class _JdbcDatabase:
     """How Spark reaches a database. Without the class it does not find a driver from ``packages``."""
 
     url: str
@@ -27,15 +27,15 @@ class _Database:
 
 
 _DATABASES = {
-    "postgres": _Database("jdbc:postgresql://{host}:{port}/{schema}", 5432, "org.postgresql.Driver"),
-    "mysql": _Database("jdbc:mysql://{host}:{port}/{schema}", 3306, "com.mysql.cj.jdbc.Driver"),
-    "mssql": _Database(
+    "postgres": _JdbcDatabase("jdbc:postgresql://{host}:{port}/{schema}", 5432, "org.postgresql.Driver"),
+    "mysql": _JdbcDatabase("jdbc:mysql://{host}:{port}/{schema}", 3306, "com.mysql.cj.jdbc.Driver"),
+    "mssql": _JdbcDatabase(
         "jdbc:sqlserver://{host}:{port};databaseName={schema}",
         1433,
         "com.microsoft.sqlserver.jdbc.SQLServerDriver",
     ),
-    "oracle": _Database("jdbc:oracle:thin:@//{host}:{port}/{schema}", 1521, "oracle.jdbc.OracleDriver"),
-    "redshift": _Database("jdbc:redshift://{host}:{port}/{schema}", 5439, "com.amazon.redshift.Driver"),
+    "oracle": _JdbcDatabase("jdbc:oracle:thin:@//{host}:{port}/{schema}", 1521, "oracle.jdbc.OracleDriver"),
+    "redshift": _JdbcDatabase("jdbc:redshift://{host}:{port}/{schema}", 5439, "com.amazon.redshift.Driver"),
 }
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..lake.format.schema import Column, TableSchema
     from ..lake.format.snapshots import TableSnapshot
     from ..lake.planning.reading.watch import RangeReport
-    from .task import Done
+    from .task import TaskDone
 
 
 # Report the tables a task reads and writes through a hook to Airflow's hook lineage.
@@ -97,7 +97,7 @@ Facets = Any  # OpenLineage's classes are there only where it is installed
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class LineageRead:
     """Something that a task read: a table of the lake at a snapshot, or a dataset outside."""
 
     table: QualifiedName | None = None
@@ -123,7 +123,7 @@ class Flow:
     ``writes`` are the tables that it is to change, as far as its arguments name them.
     """
 
-    reads: Mapping[str, Read] = field(default_factory=dict)
+    reads: Mapping[str, LineageRead] = field(default_factory=dict)
     queries: tuple[Query, ...] = ()
     views: Mapping[str, str] = field(default_factory=dict)  # queries that others name
     at: int | None = None
@@ -132,11 +132,11 @@ class Flow:
     writes: tuple[QualifiedName, ...] = ()
 
 
-class LakeOperator(Protocol):
+class LineageOperator(Protocol):
     """The part of an operator that is used here."""
 
     ducklake_conn_id: str
-    done: Done
+    done: TaskDone
 
     def flow(self) -> Flow:
         """Collect what the task reads and does, by its arguments."""
@@ -171,13 +171,13 @@ def dataset_of_path(path: str) -> tuple[str, str]:
     return f"{scheme}://{parts.netloc if is_container else host}", parts.path.strip("/") or "/"
 
 
-def reads_of(sources: Mapping[str, object]) -> dict[str, Read]:
+def reads_of(sources: Mapping[str, object]) -> dict[str, LineageRead]:
     """Collect the paths among a task's sources; JDBC connections are left out."""
     found = {}
     for name, source in sources.items():
         path = source.get("path") if isinstance(source, Mapping) else source
         if isinstance(path, str) and not is_template(path):
-            found[name] = Read(dataset=dataset_of_path(path))
+            found[name] = LineageRead(dataset=dataset_of_path(path))
     return found
 
 
@@ -214,7 +214,7 @@ def flow_of_table(
     """Collect the flow of a row change: its table, and the tables and sources matched with it."""
     targets = named(table)
     tables = zip(("target", "source_table"), (targets, named(source_table)), strict=True)
-    own = {name: Read(one) for name, found in tables for one in found}
+    own = {name: LineageRead(one) for name, found in tables for one in found}
     return Flow({**own, **reads_of(sources)}, at=at, sql=sql, writes=targets)
 
 
@@ -257,12 +257,12 @@ def flow_of_sql(sql: str | Sequence[str], sources: Mapping[str, object], schema:
         else:
             is_named = one.by_name or one.mode.creates
             queries.append(Query(one.table, text, None if is_named else one.columns))
-    reads = {names[folded]: Read(name) for folded, name in tables.items()} | reads_of(sources)
+    reads = {names[folded]: LineageRead(name) for folded, name in tables.items()} | reads_of(sources)
     writes = _each_once(one.table for one in queries)
     return Flow(reads, tuple(queries), views, at, ";\n".join(texts), writes=writes)
 
 
-def lineage_at_start(operator: LakeOperator) -> Facets | None:
+def lineage_at_start(operator: LineageOperator) -> Facets | None:
     """Return the ``OperatorLineage`` of a task that is to run: what its arguments name, each by name alone.
 
     No catalog is asked: the task waits for this, and what a table looks like when the job plans is another
@@ -282,7 +282,7 @@ def lineage_at_start(operator: LakeOperator) -> Facets | None:
     )
 
 
-def lineage_at_end(operator: LakeOperator) -> Facets | None:
+def lineage_at_end(operator: LineageOperator) -> Facets | None:
     """Return the ``OperatorLineage`` of a task that has ended; None: its lake cannot be asked."""
     from airflow.providers.openlineage.extractors import OperatorLineage
 
@@ -299,7 +299,7 @@ def lineage_at_end(operator: LakeOperator) -> Facets | None:
         return None
 
 
-def lineage_at_failure(operator: LakeOperator) -> Facets | None:
+def lineage_at_failure(operator: LineageOperator) -> Facets | None:
     """Return the ``OperatorLineage`` of a failed task: what it was to do, unless its commit had landed."""
     if operator.done.snapshot_ids:
         return lineage_at_end(operator)
@@ -393,20 +393,20 @@ class _Teller:
         except NotFoundError:  # dropped, or expired
             return None
 
-    def _named(self, name: str, read: Read) -> tuple[str, str]:
+    def _named(self, name: str, read: LineageRead) -> tuple[str, str]:
         """Return the dataset of what was read, a table as the catalog spells it."""
         found = self._read.get(name)
         return _dataset(self._namespace, read.dataset or (found.name if found is not None else read.table))
 
-    def _input(self, name: str, read: Read) -> Facets:
+    def _input(self, name: str, read: LineageRead) -> Facets:
         namespace, spelled = self._named(name, read)
         if read.table is None:
             return self._facet.Dataset(namespace=namespace, name=spelled)
         found = self._read.get(name)
-        facets = self._of_table(None if found is None else found.schema, self._flow.at)
+        facets = self._table_facets(None if found is None else found.schema, self._flow.at)
         return self._facet.Dataset(namespace=namespace, name=spelled, facets=facets)
 
-    def _of_table(self, schema: TableSchema | None, at: int | None) -> dict[str, Facets]:
+    def _table_facets(self, schema: TableSchema | None, at: int | None) -> dict[str, Facets]:
         facets = {}
         if schema is not None:
             facets["schema"] = self._facet.SchemaDatasetFacet(
@@ -424,7 +424,7 @@ class _Teller:
         facet, name = self._facet, QualifiedName.of(report.table)
         found = self._table(name, report.to_snapshot)
         schema = None if found is None else found.schema
-        facets = self._of_table(schema, report.to_snapshot)
+        facets = self._table_facets(schema, report.to_snapshot)
         change = self._lifecycle(report)
         if change is not None:
             kind = facet.LifecycleStateChange[change]

@@ -203,11 +203,11 @@ def _read(source: Source | None) -> Iterator[tuple[str, str]]:
             yield name, dataset.path
     match source:
         case LakeSource():
-            yield from _of_tables(source)
+            yield from _paths_of_tables(source)
         case RowChangeSource(target, rows):
-            yield from _of_files(str(target.table.name), target.files)
+            yield from _paths_of_files(str(target.table.name), target.files)
             if isinstance(rows, LakeSource):
-                yield from _of_tables(rows)
+                yield from _paths_of_tables(rows)
         case OverwriteSource():
             yield from _read(source.replaced)
         case StreamSource():
@@ -216,13 +216,13 @@ def _read(source: Source | None) -> Iterator[tuple[str, str]]:
             return
 
 
-def _of_tables(source: LakeSource) -> Iterator[tuple[str, str]]:
+def _paths_of_tables(source: LakeSource) -> Iterator[tuple[str, str]]:
     for plan in source.tables.values():
         files = [one.file if isinstance(one, FileHistory) else one for one in plan.files]
-        yield from _of_files(str(plan.table.name), files)
+        yield from _paths_of_files(str(plan.table.name), files)
 
 
-def _of_files(table: str, files: Sequence[LiveDataFile]) -> Iterator[tuple[str, str]]:
+def _paths_of_files(table: str, files: Sequence[LiveDataFile]) -> Iterator[tuple[str, str]]:
     if files:
         yield f"the table {table}", files[0].path
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Done:
+class TaskDone:
     """What a try of a task did, for callers after its end.
 
     Which snapshots it made and read, and where the pages of its Spark application are.

@@ -645,7 +645,7 @@ class TransactionConflictError(CommitError):
     snapshot_id: int
 
     template = (
-        "Conflict on {table}: this commit was to {ours}, but snapshot {snapshot_id} "
+        "Conflict on {table}: this commit would {ours}, and in the meantime snapshot {snapshot_id} "
         "{theirs}. Nothing was committed; rerun the task: it plans again on the newest snapshot."
     )
 
@@ -720,7 +720,7 @@ class ClusterUnavailableError(DuckLakeError):
 
     def _text(self) -> str:
         return (
-            f"Cannot ask {self.manager} at {self.address}: {self.reason}. "
+            f"Cannot reach {self.manager} at {self.address}: {self.reason}. "
             "The job may still run, and keeps its files; the next try looks for it. Check that the manager "
             "runs, and its address and login in the Spark connection."
         )

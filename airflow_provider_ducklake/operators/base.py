@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from ..hooks.ducklake import DuckLakeHook
-from ..hooks.task import Done, LogsInLines, ShownByName
+from ..hooks.task import LogsInLines, ShownByName, TaskDone
 from ..lake.errors import InvalidInputError
 from ..lake.format.snapshots import OnClear
 from ..lake.writes.arguments import is_template, parse_word
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ..hooks.lineage import Flow
 
 
-class LakeTask(ShownByName, LogsInLines):
+class TaskBase(ShownByName, LogsInLines):
     """The common base of operators, with Spark and without: name on Airflow's pages, log, lineage."""
 
     ducklake_conn_id: str
-    done: Done
+    done: TaskDone
 
     def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's
         try:
@@ -68,7 +68,7 @@ class LakeTask(ShownByName, LogsInLines):
 _MEANT = {"path": "source", "query": "sql"}
 
 
-class DuckLakeOperator(LakeTask, BaseOperator):
+class DuckLakeOperator(TaskBase, BaseOperator):
     """An operator that works on a lake without Spark.
 
     :param ducklake_conn_id: the connection of the lake. (templated)
@@ -91,7 +91,7 @@ class DuckLakeOperator(LakeTask, BaseOperator):
         self.ducklake_conn_id = ducklake_conn_id
         self.message = message
         self.asset_events = asset_events
-        self.done = Done()
+        self.done = TaskDone()
 
 
 def check_on_clear(value: object) -> None:

@@ -37,7 +37,7 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
         committed, it is that try's snapshot, and the numbers are None.
     """
 
-    commits_itself = True
+    supports_staging = False
     template_fields: Sequence[str] = ("where", "table", "on_clear", *DuckLakeSparkOperator.template_fields)
     template_ext: Sequence[str] = (".sql",)
     template_fields_renderers = {"where": "sql"}  # noqa: RUF012 - Airflow's

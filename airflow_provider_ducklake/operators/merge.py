@@ -66,7 +66,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
     :return: as ``DuckLakeSparkDeleteOperator``.
     """
 
-    commits_itself = True
+    supports_staging = False
     template_fields: Sequence[str] = (
         "on",
         "source",

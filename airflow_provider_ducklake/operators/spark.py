@@ -13,11 +13,11 @@ from ..hooks.ducklake import DuckLakeHook
 from ..hooks.events import announce
 from ..hooks.spark_connect_submitter import SparkConnectSubmitter
 from ..hooks.spark_submit import SparkApplicationLink, SparkSubmitter, Submission, without_empty_link
-from ..hooks.task import CommitIdentity, Done, commit_identity, no_retry_on_user_errors, verbs_logged_by
+from ..hooks.task import CommitIdentity, TaskDone, commit_identity, no_retry_on_user_errors, verbs_logged_by
 from ..lake.errors import InvalidInputError
 from ..lake.format.snapshots import CommitInfo, OnClear
 from ..lake.writes.arguments import IfEmpty, parse_word
-from .base import LakeTask
+from .base import TaskBase
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..lake.writes.verb import Attempt, Verb
 
 
-class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[override] # log is never set
+class DuckLakeSparkOperator(TaskBase, SparkSubmitOperator):  # type: ignore[override] # log is never set
     """Plan on the lake, have a Spark job write files, and commit them.
 
     Accepts every argument of ``SparkSubmitOperator`` and passes it on, but for ``application_args``, which
@@ -76,10 +76,10 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         *(field for field in SparkSubmitOperator.template_fields if field != "application_args"),
     )
     operator_extra_links = (SparkApplicationLink(),)
-    commits_itself = False  # True where stage_only would have a meaning, and has none
+    supports_staging = True  # else the verb commits its changes itself
     overwrite_rtif_after_execution = True  # the submitted values exist only then
 
-    # What we look at ourselves is named here: default_args reach an argument by its name only.
+    # Arguments that this class reads must be named: Airflow passes default_args by name.
     def __init__(
         self,
         *,
@@ -97,7 +97,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
         defaults = kwargs.get("default_args") or {}
-        if self.commits_itself and (kwargs.get("stage_only") or defaults.get("stage_only")):
+        if not self.supports_staging and (kwargs.get("stage_only") or defaults.get("stage_only")):
             raise InvalidInputError(
                 f"stage_only=True: {type(self).__name__} commits its changes itself. Leave it out; where it "
                 "is one of default_args, give it to the inserts instead."
@@ -121,7 +121,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         self.spark_connect_conn_id = spark_connect_conn_id
         self.message = message
         self.asset_events = asset_events
-        self.done = Done()
+        self.done = TaskDone()
         self.own_deploy_mode = deploy_mode
         self._submission = Submission()
 

@@ -63,7 +63,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         …}}, "consumed": {"sales.orders": [38, 42]}, "already_committed": False}``.
     """
 
-    commits_itself = True
+    supports_staging = False
     template_fields: Sequence[str] = (
         "sql",
         "transform",
@@ -148,11 +148,13 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from ..hooks.lineage import Flow, Read, flow_of_sql, named, reads_of
+        from ..hooks.lineage import Flow, LineageRead, flow_of_sql, named, reads_of
 
         sources = self.sources or {}
         if self.sql is None:
-            tables = {f"lake_table_{number}": Read(one) for number, one in enumerate(named(*self.tables))}
+            tables = {
+                f"lake_table_{number}": LineageRead(one) for number, one in enumerate(named(*self.tables))
+            }
             writes = named(*(self.targets or ()))
             return Flow({**tables, **reads_of(sources)}, at=self.done.read_at, writes=writes)
         return flow_of_sql(self.sql, sources, self.default_schema, self.done.read_at)

@@ -39,7 +39,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
         the last one, or None if there was nothing new.
     """
 
-    commits_itself = True
+    supports_staging = False
     template_fields: Sequence[str] = (
         "table",
         "transform",

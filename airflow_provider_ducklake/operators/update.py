@@ -36,7 +36,7 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
     :return: as ``DuckLakeSparkDeleteOperator``.
     """
 
-    commits_itself = True
+    supports_staging = False
     template_fields: Sequence[str] = (
         "set",
         "where",

@@ -68,10 +68,10 @@ class DuckLakeSnapshotSensor(ShownByName, LogsInLines, BaseSensorOperator):
         """Wait, in the triggerer where the sensor is deferrable."""
         if not self.deferrable:
             return super().execute(context)
-        looked = self._first_look(context)
-        if not looked:
+        result = self._first_look(context)
+        if not result:
             self._defer(context)
-        return looked.xcom_value
+        return result.xcom_value
 
     def _defer(self, context: Context) -> NoReturn:
         from ..triggers.snapshot import DuckLakeSnapshotTrigger
@@ -117,9 +117,9 @@ class DuckLakeSnapshotSensor(ShownByName, LogsInLines, BaseSensorOperator):
         """Check once. Nothing is kept between two pokes: in reschedule mode each has a new operator."""
         watch = self._watch(context)
         with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
-            looked = watch.look(lake)
-        self.log.info("%s", watch.log_line(looked))
-        return PokeReturnValue(is_done=looked.found is not None, xcom_value=looked.xcom)
+            result = watch.poll(lake)
+        self.log.info("%s", watch.log_line(result))
+        return PokeReturnValue(is_done=result.found is not None, xcom_value=result.xcom)
 
     def _watch(self, context: Context) -> Watch:
         return Watch.of(self.table, self.changes, self.since, lambda: _start_of_run(context))

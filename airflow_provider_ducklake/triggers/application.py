@@ -80,7 +80,7 @@ class SparkApplicationTrigger(LogsInLines, BaseTrigger):
         manager, failures = from_arguments(self.manager), 0
         while True:
             try:
-                found = await in_own_thread(manager.look, self.application)
+                found = await in_own_thread(manager.status, self.application)
             except ClusterUnavailableError as error:
                 if failures == 0:
                     self.log.warning("%s", error)

@@ -15,7 +15,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from ..hooks.compat import ACK_STREAMS, AdvanceItem, SharedStreamProducer, asset_state, store_name
 from ..hooks.ducklake import connection_of, open_catalog
-from ..hooks.events import Looked, Watch, start_of
+from ..hooks.events import PollResult, Watch, start_of
 from ..hooks.task import LogsInLines, explained, is_incurable
 from ..lake.errors import DuckLakeError, InvalidInputError, NotFoundError
 from ..lake.format.log_lines import logger
@@ -91,13 +91,13 @@ class DuckLakeSnapshotTrigger(LogsInLines, BaseEventTrigger):
 
     async def _outcome(self, poller: LakePoller) -> dict[str, Any]:
         try:
-            looked = await self._wait(poller)
+            result = await self._wait(poller)
         except DuckLakeError as error:
             return {"status": "error", "message": explained(error), "is_incurable": is_incurable(error)}
-        self.log.info("%s", self.watch.log_line(looked))
-        return {"status": "success", "xcom": looked.xcom}
+        self.log.info("%s", self.watch.log_line(result))
+        return {"status": "success", "xcom": result.xcom}
 
-    async def _wait(self, poller: LakePoller) -> Looked:
+    async def _wait(self, poller: LakePoller) -> PollResult:
         """Wait for a change; raise errors that waiting does not cure."""
         interest, trouble, presence = Interest(self.watch.table), Trouble(self), Presence(self)
         before = poller.known.number  # of a poll that others waited for, maybe long ago
@@ -107,8 +107,8 @@ class DuckLakeSnapshotTrigger(LogsInLines, BaseEventTrigger):
                 continue
             if error is None:
                 try:
-                    if interest.is_touched(polled) and (looked := await poller.ask(self.watch.look)).found:
-                        return looked
+                    if interest.is_touched(polled) and (result := await poller.ask(self.watch.poll)).found:
+                        return result
                     interest.note(polled)
                     presence.note(polled)
                 except DuckLakeError as raised:
@@ -132,7 +132,7 @@ class DuckLakeSnapshotTrigger(LogsInLines, BaseEventTrigger):
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Round]) -> AsyncIterator[TriggerEvent]:
         """Yield the events of this table."""
         async with LakePoller.shared(self.ducklake_conn_id, self.poll_interval) as poller:
-            with Watching(self, poller, says_arrived=True) as watching:
+            with Watching(self, poller, acknowledges=True) as watching:
                 async for one in shared_stream:
                     async for event, arrived in watching.events(one.polled):
                         one.when_stored.append(arrived)
@@ -143,7 +143,7 @@ class Watching:
     """A trigger's watch of its table: events, and in the log what keeps it from making some."""
 
     def __init__(
-        self, trigger: DuckLakeSnapshotTrigger, poller: LakePoller, *, says_arrived: bool = False
+        self, trigger: DuckLakeSnapshotTrigger, poller: LakePoller, *, acknowledges: bool = False
     ) -> None:
         words = ",".join(sorted(trigger.watch.words))
         state = asset_state(trigger)
@@ -157,7 +157,7 @@ class Watching:
             poller,
             LakeStore(poller, of_all) if state is None else AssetStore(state, of_asset),
             None if trigger.since is None else lambda lake: start_of(lake, trigger.watch.since),
-            says_arrived=says_arrived,
+            acknowledges=acknowledges,
         )
 
     def __enter__(self) -> Self:
@@ -205,11 +205,11 @@ class Trouble:
 
     def note(self, error: Exception | None) -> None:
         """Take note of how a poll went."""
-        said, now = self._logged, None if error is None else explained(error)
+        before, now = self._logged, None if error is None else explained(error)
         conn_id, log = self._trigger.ducklake_conn_id, self._trigger.log
-        if now is not None and now != said:
+        if now is not None and now != before:
             log.warning("Waiting for the lake of %s: %s", conn_id, now)
-        if now is None and said is not None:
+        if now is None and before is not None:
             log.info("The lake of %s answers again", conn_id)
         self._logged = now
 

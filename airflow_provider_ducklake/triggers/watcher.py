@@ -408,7 +408,7 @@ class TableWatcher:
     """Makes events of polls: no change is left out, and only a restart repeats an event.
 
     ``start`` asks the lake after which snapshot a watcher begins that has no watermark yet; None: now.
-    ``says_arrived``: ``arrived`` is called of each event; else one has when the next is due.
+    ``acknowledges``: ``arrived`` is called of each event; else one has when the next is due.
     """
 
     def __init__(
@@ -418,13 +418,13 @@ class TableWatcher:
         store: Store,
         start: Callable[[Lake], int] | None,
         *,
-        says_arrived: bool,
+        acknowledges: bool,
     ) -> None:
         self._watch = watch
         self._poller = poller
         self._store = store
         self._start = start
-        self._says_arrived = says_arrived
+        self._acknowledges = acknowledges
         self._interest = Interest(watch.table)
         self._mark: Watermark | None = None
         self._repeats: list[Mapping[str, Any]] = []
@@ -492,7 +492,7 @@ class TableWatcher:
     async def _reporting(self, report: RangeReport) -> Mapping[str, Any]:
         async with self._saving:
             assert self._mark is not None
-            before = self._mark if self._says_arrived else replace(self._mark, pending=())
+            before = self._mark if self._acknowledges else replace(self._mark, pending=())
             mark, event = before.reporting(report)
             await self._save(mark)
         return event

@@ -85,7 +85,7 @@ CASES = [
     Case("older dev", SAY.format("0.4-dev1"), versions("0.4-dev1", "development build")),
     Case("1.1-dev1", SAY.format("1.1-dev1"), versions("1.1-dev1", "no released client", MIGRATE), of="1.1"),
     Case("no version", SAY.format("one"), versions("one", "key 'version'", "backup")),
-    Case("a blank", SAY.format("1.0 "), versions("1.0 ", "No version is spelled so")),
+    Case("a blank", SAY.format("1.0 "), versions("1.0 ", "This is not a DuckLake version")),
     Case(
         "absent",
         "DELETE FROM ducklake_metadata WHERE key = 'version'",

@@ -103,7 +103,7 @@ def kubernetes(tmp_path, monkeypatch) -> Callable[[str], Kubernetes]:
 def test_states_of_a_standalone_driver(answers, said, state):
     answers.by_path[f"/v1/submissions/status/{DRIVER}"] = 200, {"action": STATUS, **said}
 
-    assert Standalone((answers.url,)).look(DRIVER).state is state
+    assert Standalone((answers.url,)).status(DRIVER).state is state
 
 
 def test_masters_that_wait_or_recover_do_not_say_that_a_driver_is_gone(answers):
@@ -116,15 +116,15 @@ def test_masters_that_wait_or_recover_do_not_say_that_a_driver_is_gone(answers):
     nobody = "http://127.0.0.1:9"
 
     for addresses in ((answers.url,), (answers.url, nobody), (nobody, answers.url)):
-        with pytest.raises(ClusterUnavailableError, match="Cannot ask the Spark master's REST server"):
-            Standalone(addresses).look(DRIVER)
+        with pytest.raises(ClusterUnavailableError, match="Cannot reach the Spark master's REST server"):
+            Standalone(addresses).status(DRIVER)
 
 
 def test_the_master_that_leads_answers(answers):
     said = {"action": STATUS, "success": True, "driverState": "FINISHED"}
     answers.by_path[f"/v1/submissions/status/{DRIVER}"] = 200, said
 
-    assert Standalone(("http://127.0.0.1:9", answers.url)).look(DRIVER).state is ApplicationState.SUCCEEDED
+    assert Standalone(("http://127.0.0.1:9", answers.url)).status(DRIVER).state is ApplicationState.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_master_that_leads_answers(answers):
 def test_states_of_a_yarn_application(answers, app, state):
     answers.by_path[f"/ws/v1/cluster/apps/{APPLICATION}"] = 200, {"app": app}
 
-    found = Yarn(answers.url).look(APPLICATION)
+    found = Yarn(answers.url).status(APPLICATION)
 
     assert found.state is state
     assert found.diagnostics == app.get("diagnostics", "")
@@ -160,8 +160,8 @@ def test_states_of_a_yarn_application(answers, app, state):
 def test_a_resource_manager_that_does_not_answer_is_no_answer(answers, answer):
     answers.by_path[f"/ws/v1/cluster/apps/{APPLICATION}"] = answer
 
-    with pytest.raises(ClusterUnavailableError, match="Cannot ask the YARN ResourceManager at http"):
-        Yarn(answers.url).look(APPLICATION)
+    with pytest.raises(ClusterUnavailableError, match="Cannot reach the YARN ResourceManager at http"):
+        Yarn(answers.url).status(APPLICATION)
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_a_link_leads_to_a_page_of_the_web_or_is_none(answers, address, page):
     app = {"state": "RUNNING", "trackingUrl": address}
     answers.by_path[f"/ws/v1/cluster/apps/{APPLICATION}"] = 200, {"app": app}
 
-    assert Yarn(answers.url).look(APPLICATION).url == page
+    assert Yarn(answers.url).status(APPLICATION).url == page
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 ASKED = {
-    "yarn": lambda url, _: Yarn(url).look(APPLICATION),
-    "standalone": lambda url, _: Standalone((url,)).look(DRIVER),
-    "kubernetes": lambda url, use: use(url).look("lake-driver"),
+    "yarn": lambda url, _: Yarn(url).status(APPLICATION),
+    "standalone": lambda url, _: Standalone((url,)).status(DRIVER),
+    "kubernetes": lambda url, use: use(url).status("lake-driver"),
 }
 
 
@@ -214,7 +214,7 @@ def test_a_manager_whose_answer_is_too_long_is_none(monkeypatch):
         talking_server(lambda connection: connection.sendall(HEAD + b"\r\n{"), b" " * 8192) as port,
         pytest.raises(ClusterUnavailableError, match="longer than 10000 bytes"),
     ):
-        Yarn(f"http://127.0.0.1:{port}").look(APPLICATION)
+        Yarn(f"http://127.0.0.1:{port}").status(APPLICATION)
 
 
 @pytest.mark.parametrize(
@@ -249,12 +249,12 @@ def test_an_application_that_the_resource_manager_does_not_know_is_gone(answers)
     said = {"RemoteException": {"exception": "NotFoundException", "message": "doesn't exist in RM"}}
     answers.by_path[f"/ws/v1/cluster/apps/{APPLICATION}"] = 404, said
 
-    assert Yarn(answers.url).look(APPLICATION).state is ApplicationState.GONE
+    assert Yarn(answers.url).status(APPLICATION).state is ApplicationState.GONE
 
 
 def test_a_404_of_something_before_the_master_is_no_answer(answers):
     with pytest.raises(ClusterUnavailableError):
-        Standalone((answers.url,)).look(DRIVER)
+        Standalone((answers.url,)).status(DRIVER)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_an_id_that_no_manager_gives_is_no_jobs_and_not_asked_about(manager):
     for one in OF_NONE:
         assert not manager.runs(one, job_id)
         with pytest.raises(UntrustedValueError, match="is not an application's id as"):
-            manager.look(one)
+            manager.status(one)
         with pytest.raises(UntrustedValueError, match="is not an application's id as"):
             manager.kill(one)
 

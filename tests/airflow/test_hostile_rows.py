@@ -144,7 +144,7 @@ class Cluster(ArrowSubmitter, DetachedSubmitter):
         if self.goes_on:
             raise JobDeferred(job)
         assert job.application is not None
-        self.manager.look(job.application)
+        self.manager.status(job.application)
         life.ended()
         return Results.of(job_io.read_outcome(life.request, life.lake.opened.storage_options))
 

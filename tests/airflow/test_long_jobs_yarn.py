@@ -88,12 +88,12 @@ def test_an_application_that_nobody_noted_is_found_by_its_tag(lake, slow, yarn, 
 
     assert manager.find(left.trigger.job_id) == left.trigger.application
     assert manager.find(str(uuid4())) is None
-    assert manager.look(left.trigger.application).state is ApplicationState.RUNNING
-    assert manager.look("application_1_0001").state is ApplicationState.GONE
+    assert manager.status(left.trigger.application).state is ApplicationState.RUNNING
+    assert manager.status("application_1_0001").state is ApplicationState.GONE
 
     asyncio.run(left.trigger.on_kill())
 
-    assert manager.look(left.trigger.application).state is ApplicationState.KILLED
+    assert manager.status(left.trigger.application).state is ApplicationState.KILLED
     check_nothing(lake, postgres_catalog)
 
 

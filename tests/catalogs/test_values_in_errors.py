@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import RetryPolicy
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import CommitRetryPolicy
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CommitRetriesExceededError, DuckLakeError
 from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile, FileKey
@@ -62,7 +62,9 @@ def execute(catalog, statement: str) -> None:
 def fail(catalog, change, error: type[Exception]) -> str:
     """Have a commit of the change fail, and return the traceback."""
     with Lake.connect(catalog.sqlalchemy_url) as lake, pytest.raises(error) as raised:
-        lake.committer.commit(lake.current_snapshot().id, [change], CommitInfo(), retry=RetryPolicy(2, 0.01))
+        lake.committer.commit(
+            lake.current_snapshot().id, [change], CommitInfo(), retry=CommitRetryPolicy(2, 0.01)
+        )
     return "".join(traceback.format_exception(raised.value))
 
 

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import event
 
 from airflow_provider_ducklake.lake import errors
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import RetryPolicy
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import CommitRetryPolicy
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.names.identifiers import SchemaPath
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, SnapshotId
@@ -291,7 +291,7 @@ def test_a_reader_who_never_leaves_ends_the_attempts_with_nothing_committed(sqli
 
     with reading(sqlite_catalog), pytest.raises(errors.LockTimeoutError, match="held by another process"):
         sqlite_lake.committer.commit(
-            sqlite_lake.current_snapshot().id, [change], CommitInfo(), retry=RetryPolicy(3, 0.01)
+            sqlite_lake.current_snapshot().id, [change], CommitInfo(), retry=CommitRetryPolicy(3, 0.01)
         )
 
     assert sqlite_lake.current_snapshot().id == 1

@@ -430,7 +430,9 @@ def test_a_manager_that_does_not_answer_keeps_job_and_files(catalog, rows, tmp_p
             raise errors.ClusterUnavailableError("the manager", "http://rm:8088", "ReadTimeout")
 
         submitter.meanwhile = is_silent
-        with pytest.raises(errors.ClusterUnavailableError, match="Cannot ask the manager at http://rm:8088"):
+        with pytest.raises(
+            errors.ClusterUnavailableError, match="Cannot reach the manager at http://rm:8088"
+        ):
             task.execute(lake)
 
         task.execute(lake)

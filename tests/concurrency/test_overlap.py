@@ -158,7 +158,7 @@ def free(operation: Operation, *kinds: ChangeKind) -> Callable[[pytest.MonkeyPat
     return off
 
 
-def without(name: str, result: object = None, owner: object = overlap._Since) -> Callable[..., None]:
+def without(name: str, result: object = None, owner: object = overlap._ChangedSince) -> Callable[..., None]:
     return lambda patch: patch.setattr(owner, name, lambda *_, **__: result)
 
 
@@ -167,10 +167,10 @@ def unchecked_targets(patch: pytest.MonkeyPatch) -> None:
 
 
 def new_by_begin_alone(patch: pytest.MonkeyPatch) -> None:
-    def is_new(since: overlap._Since, _: int) -> object:
+    def is_new(since: overlap._ChangedSince, _: int) -> object:
         return since.catalog.tables["data_file"].c.begin_snapshot > since.base
 
-    patch.setattr(overlap._Since, "_is_new", is_new)
+    patch.setattr(overlap._ChangedSince, "_is_new", is_new)
 
 
 def without_upkeep(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import struct
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, ModuleKind, Struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import Items, ModuleKind, Struct, ThriftField
 from tests.interop.footers import (
     BYTE_ARRAY,
     INT32,
@@ -28,8 +28,8 @@ TEXTS = ["a", "é", None, "b"]
 POINTS = [struct.pack("<BIdd", 1, 1, x, x) for x in (1.0, 5.0)]
 
 
-def logical(number: int, **fields: Field) -> Struct:
-    return {number: Field(ModuleKind.STRUCT, {int(key[1:]): one for key, one in fields.items()})}
+def logical(number: int, **fields: ThriftField) -> Struct:
+    return {number: ThriftField(ModuleKind.STRUCT, {int(key[1:]): one for key, one in fields.items()})}
 
 
 def of(values: list, type_: pa.DataType, physical: int, **says: object) -> bytes:
@@ -42,10 +42,11 @@ def of(values: list, type_: pa.DataType, physical: int, **says: object) -> bytes
 def geoparquet(geo: object, values: list = POINTS, type_: pa.DataType | None = None) -> bytes:
     """Return a file with GeoParquet's metadata, of a column ``a`` that has no logical type of its own."""
     said = geo if isinstance(geo, str) else json.dumps(geo)
-    pair = {1: Field(ModuleKind.BINARY, b"geo"), 2: Field(ModuleKind.BINARY, said.encode())}
+    pair = {1: ThriftField(ModuleKind.BINARY, b"geo"), 2: ThriftField(ModuleKind.BINARY, said.encode())}
     data = parquet({"a": pa.array(values, type_ or pa.binary())})
     return edited(
-        data, lambda footer: footer.update({KEYS: Field(ModuleKind.LIST, Items(ModuleKind.STRUCT, [pair]))})
+        data,
+        lambda footer: footer.update({KEYS: ThriftField(ModuleKind.LIST, Items(ModuleKind.STRUCT, [pair]))}),
     )
 
 
@@ -67,8 +68,8 @@ def _enums_in_a_list() -> bytes:
 
 
 _BYTES = [None if one is None else one.encode() for one in TEXTS]
-_DECIMAL = {"f1": Field(ModuleKind.I32, 2), "f2": Field(ModuleKind.I32, 5)}
-_SYSTEM = logical(17, f1=Field(ModuleKind.BINARY, b"srid:5070"))
+_DECIMAL = {"f1": ThriftField(ModuleKind.I32, 2), "f2": ThriftField(ModuleKind.I32, 5)}
+_SYSTEM = logical(17, f1=ThriftField(ModuleKind.BINARY, b"srid:5070"))
 FILES = {
     "enum": of(_BYTES, pa.binary(), BYTE_ARRAY, converted=ENUM),
     "enums in a list": _enums_in_a_list(),
@@ -97,7 +98,7 @@ FILES = {
         [1, -1],
         pa.int32(),
         INT32,
-        logical=logical(10, f1=Field(ModuleKind.BYTE, 32), f2=Field(ModuleKind.FALSE, False)),  # noqa: FBT003
+        logical=logical(10, f1=ThriftField(ModuleKind.BYTE, 32), f2=ThriftField(ModuleKind.FALSE, False)),  # noqa: FBT003
     ),
 }
 TAKEN = [

@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, ModuleKind, write_struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import (
+    Items,
+    ModuleKind,
+    ThriftField,
+    write_struct,
+)
 from tests.interop.footers import footer_of, with_footer
 from tests.interop.odd import Verb, outcome_in
 
@@ -58,7 +63,7 @@ def changed_value(value: Any, draw: random.Random) -> Any:
     return value
 
 
-def changed(footer: dict[int, Field], draw: random.Random) -> bytes:
+def changed(footer: dict[int, ThriftField], draw: random.Random) -> bytes:
     """Return a footer that says something else in up to three places."""
     footer = copy.deepcopy(footer)
     for _ in range(draw.choice((1, 1, 2, 3))):

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.lake.storage.parquet.modules import (
-    Field,
     Items,
     ModuleKind,
     Struct,
+    ThriftField,
     read_struct,
     write_struct,
 )
@@ -60,8 +60,8 @@ def chunks_of(footer: Struct) -> list[Struct]:
     return [chunk[METADATA].value for group in groups for chunk in group[COLUMNS].value.values]
 
 
-def numbers(*values: int) -> Field:
-    return Field(ModuleKind.LIST, Items(ModuleKind.I32, list(values)))
+def numbers(*values: int) -> ThriftField:
+    return ThriftField(ModuleKind.LIST, Items(ModuleKind.I32, list(values)))
 
 
 def element(
@@ -73,12 +73,12 @@ def element(
     logical: Struct | None = None,
 ) -> Struct:
     """Return a field of a schema, with ``below`` fields in it; ``logical`` is a LogicalType, a union."""
-    found = {3: Field(ModuleKind.I32, repetition), 4: Field(ModuleKind.BINARY, name.encode())}
+    found = {3: ThriftField(ModuleKind.I32, repetition), 4: ThriftField(ModuleKind.BINARY, name.encode())}
     for number, value in ((1, type_), (5, below or None), (6, converted)):
         if value is not None:
-            found[number] = Field(ModuleKind.I32, value)
+            found[number] = ThriftField(ModuleKind.I32, value)
     if logical is not None:
-        found[10] = Field(ModuleKind.STRUCT, logical)
+        found[10] = ThriftField(ModuleKind.STRUCT, logical)
     return found
 
 
@@ -91,10 +91,10 @@ def with_schema(data: bytes, elements: Sequence[Struct], paths: Sequence[str]) -
         for one in elements:  # in depth-first order
             top += left == 0
             left += one[5].value - (left > 0) if 5 in one else -(left > 0)
-        root[5] = Field(ModuleKind.I32, top)
+        root[5] = ThriftField(ModuleKind.I32, top)
         footer[SCHEMA].value.values = [root, *elements]
         for place, chunk in enumerate(chunks_of(footer)):
             path = [one.encode() for one in paths[place % len(paths)].split(".")]
-            chunk[PATH] = Field(ModuleKind.LIST, Items(ModuleKind.BINARY, path))
+            chunk[PATH] = ThriftField(ModuleKind.LIST, Items(ModuleKind.BINARY, path))
 
     return edited(data, change)

@@ -158,7 +158,9 @@ def test_rounded_times_are_found_whatever_the_bounds_of_their_file_say(catalog, 
     with open_lake(catalog) as duck:
         for number, text in enumerate(moments):
             path = tmp_path / f"{number}.parquet"
-            values = pa.array([f"{day} {text}" for day in ("1969-12-31", "2020-01-01")]).cast(pa.timestamp("us"))
+            values = pa.array([f"{day} {text}" for day in ("1969-12-31", "2020-01-01")]).cast(
+                pa.timestamp("us")
+            )
             pq.write_table(pa.table({"s": values, "ms": values}), path)
             duck.sql(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
         conditions = [

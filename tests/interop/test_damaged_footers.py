@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.storage.parquet.footer_scan import scan
-from airflow_provider_ducklake.lake.storage.parquet.modules import Field, ModuleKind, write_struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import ModuleKind, ThriftField, write_struct
 from tests.interop.damaged_footers import outcomes
 from tests.interop.footers import CODEC, chunks_of, edited, footer_of, parquet
 
@@ -69,7 +69,9 @@ def area(tmp_path) -> Path:
 @pytest.mark.parametrize("value", [-1, -2, 64, 200])
 def test_a_number_that_names_nothing_is_damage(field, value):
     data = parquet({"flag": [True], "text": ["a"]})
-    changed = edited(data, lambda footer: chunks_of(footer)[0].update({field: Field(ModuleKind.I32, value)}))
+    changed = edited(
+        data, lambda footer: chunks_of(footer)[0].update({field: ThriftField(ModuleKind.I32, value)})
+    )
     _, footer = footer_of(changed)
 
     with pytest.raises(StorageError, match="column flag has"):

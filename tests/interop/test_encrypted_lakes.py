@@ -18,9 +18,9 @@ from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.storage.parquet.modules import (
-    Field,
     Items,
     ModuleKind,
+    ThriftField,
     read_struct,
     write_struct,
 )
@@ -379,9 +379,9 @@ def forge(catalog: CatalogDatabase, crypto: bytes, *, keeps_footer: bool = True)
 
 def of_kind(kind: ModuleKind, value: object, *path: int) -> bytes:
     """Return a struct with a value at a path of fields."""
-    field = Field(kind, value)
+    field = ThriftField(kind, value)
     for number in reversed(path[1:]):
-        field = Field(ModuleKind.STRUCT, {number: field})
+        field = ThriftField(ModuleKind.STRUCT, {number: field})
     return write_struct({path[0]: field})
 
 

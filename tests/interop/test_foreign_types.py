@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import SchemaMismatchError
-from airflow_provider_ducklake.lake.storage.parquet.modules import Field, ModuleKind
+from airflow_provider_ducklake.lake.storage.parquet.modules import ModuleKind, ThriftField
 from tests.interop.added_types import ADDED_BY_DUCKDB, FILES, NOT_ADDED_BY_DUCKDB, REFUSED, TAKEN, of
 from tests.interop.comparison import multiset
 from tests.interop.footers import BYTE_ARRAY, INT32, OPTIONAL, element, parquet, with_schema
@@ -148,8 +148,8 @@ def test_decimals_beyond_their_own_type_are_refused(sqlite_catalog, tmp_path):
     """pandas and old Arrow wrote them; DuckDB adds the file, and then reads none of its rows."""
     path = tmp_path / "file.parquet"
     of_five = element("a", OPTIONAL, INT32, converted=5) | {
-        7: Field(ModuleKind.I32, 2),
-        8: Field(ModuleKind.I32, 5),
+        7: ThriftField(ModuleKind.I32, 2),
+        8: ThriftField(ModuleKind.I32, 5),
     }
     path.write_bytes(with_schema(parquet({"a": pa.array([1, -100_000], pa.int32())}), [of_five], ["a"]))
     make(sqlite_catalog, "DECIMAL(5, 2)")

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, ModuleKind
+from airflow_provider_ducklake.lake.storage.parquet.modules import Items, ModuleKind, ThriftField
 from tests.interop.added_types import POINTS, geo, geoparquet, logical, of
 from tests.interop.comparison import multiset
 from tests.interop.footers import BYTE_ARRAY, chunks_of, edited
@@ -35,11 +35,14 @@ def of_type(number: int, box: tuple[float, ...] = ()) -> bytes:
 
     def change(footer) -> None:
         sides = {
-            place: Field(ModuleKind.DOUBLE, struct.pack("<d", side)) for place, side in enumerate(box, 1)
+            place: ThriftField(ModuleKind.DOUBLE, struct.pack("<d", side))
+            for place, side in enumerate(box, 1)
         }
-        types = Field(ModuleKind.LIST, Items(ModuleKind.I32, [1]))
+        types = ThriftField(ModuleKind.LIST, Items(ModuleKind.I32, [1]))
         for chunk in chunks_of(footer):
-            chunk[GEO_STATISTICS] = Field(ModuleKind.STRUCT, {1: Field(ModuleKind.STRUCT, sides), 2: types})
+            chunk[GEO_STATISTICS] = ThriftField(
+                ModuleKind.STRUCT, {1: ThriftField(ModuleKind.STRUCT, sides), 2: types}
+            )
 
     return edited(data, change) if box else data
 

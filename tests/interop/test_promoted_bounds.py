@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.format.partitioning import (
     partition_value,
 )
 from airflow_provider_ducklake.lake.planning.reading.predicates import Comparison, Operator
-from airflow_provider_ducklake.lake.planning.reading.pruning import all_match, may_match
+from airflow_provider_ducklake.lake.planning.reading.pruning import all_match, file_may_match
 from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
 from airflow_provider_ducklake.lake.storage.arrow.arrow_types import values_of
 from tests.reference.duckdb_lake import open_lake
@@ -138,7 +138,7 @@ def problems(table: Promoted):
         for operator, sign in OPERATORS.items():
             wanted = table.ids_where(f"c {sign} (SELECT c FROM rows WHERE id = {one})")
             condition = Comparison(column.id, operator, value)
-            kept = {id_of(file) for file in files if may_match(condition, file, types, specs)}
+            kept = {id_of(file) for file in files if file_may_match(condition, file, types, specs)}
             covered = {id_of(file) for file in files if all_match(condition, file, types, specs)}
             if wanted - kept:
                 yield f"pruned: c {sign} {value}: {wanted - kept}"

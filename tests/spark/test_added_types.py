@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, ModuleKind
+from airflow_provider_ducklake.lake.storage.parquet.modules import Items, ModuleKind, ThriftField
 from airflow_provider_ducklake.lake.storage.parquet.readable import undecodable
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.added_types import FILES, TAKEN
@@ -44,11 +44,13 @@ def test_rows_stay_what_duckdb_reads_through_a_delete_and_a_merge(spark, sqlite_
 
 
 def without_a_value(footer) -> None:
-    footer[KEYS] = Field(ModuleKind.LIST, Items(ModuleKind.STRUCT, [{1: Field(ModuleKind.BINARY, b"key")}]))
+    footer[KEYS] = ThriftField(
+        ModuleKind.LIST, Items(ModuleKind.STRUCT, [{1: ThriftField(ModuleKind.BINARY, b"key")}])
+    )
 
 
 def of_impala(footer) -> None:
-    footer[CREATED_BY] = Field(ModuleKind.BINARY, b"impala version 1.2-INTERNAL (build a462ec42)")
+    footer[CREATED_BY] = ThriftField(ModuleKind.BINARY, b"impala version 1.2-INTERNAL (build a462ec42)")
 
 
 @pytest.mark.parametrize("change", [without_a_value, of_impala])

@@ -24,7 +24,7 @@ from airflow_provider_ducklake.lake.spark.job.codec import (
     encode_cell,
     loads,
 )
-from airflow_provider_ducklake.lake.spark.job.results import Done, Part, StagedWriteDocument
+from airflow_provider_ducklake.lake.spark.job.results import Done, ResultPart, StagedWriteDocument
 from tests.interop.test_odd_documents import ODD, paths, replaced
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.reference.duckdb_lake import open_lake
@@ -194,7 +194,7 @@ def test_a_key_that_is_unknown_or_missing_is_named(name):
 
 ODD_PLACES = {
     "data_files[1].column_stats[0][2]: -1 is not a whole number from 0 to": (
-        *("part", Part, ("data_files", 1, "column_stats", 0, 2), -1),
+        *("part", ResultPart, ("data_files", 1, "column_stats", 0, 2), -1),
     ),
     "results[0].schema[2].children[1].nullable: 'no' is not true or false": (
         *("done", Done, ("results", 0, "schema", 2, "children", 1, "nullable"), "no"),

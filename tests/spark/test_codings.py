@@ -11,8 +11,8 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.lake.storage.parquet.modules import (
     MAGIC,
     TAIL_BYTES,
-    Field,
     ModuleKind,
+    ThriftField,
     footer_length,
     read_struct,
     write_struct,
@@ -148,7 +148,7 @@ def test_decimals_of_bytes_are_not_left_to_spark(spark, tmp_path, precision, dic
 
     def as_decimals(footer):
         element = footer[2].value.values[1]
-        element[6], element[7], element[8] = (Field(ModuleKind.I32, one) for one in (5, 2, precision))
+        element[6], element[7], element[8] = (ThriftField(ModuleKind.I32, one) for one in (5, 2, precision))
         element.pop(10, None)
 
     edited(path, as_decimals)
@@ -166,7 +166,9 @@ def test_a_logical_type_of_later_versions_is_not_left_to_spark(spark, tmp_path):
     pq.write_table(pa.table({"x": [b"a"], "y": [1]}), path, store_schema=False)
 
     def of_no_version(footer):
-        footer[2].value.values[1][10] = Field(ModuleKind.STRUCT, {555: Field(ModuleKind.STRUCT, {})})
+        footer[2].value.values[1][10] = ThriftField(
+            ModuleKind.STRUCT, {555: ThriftField(ModuleKind.STRUCT, {})}
+        )
 
     edited(path, of_no_version)
     metadata = pq.read_metadata(path)
@@ -204,15 +206,17 @@ def as_impala_s(path, writer="impala version 1.2-INTERNAL"):
     data, start = path.read_bytes(), pq.read_metadata(path).row_group(0).column(0).data_page_offset
     header, end = read_struct(data, start)
     size = header[3].value
-    header[2] = header[3] = Field(ModuleKind.I32, size - 4)  # of 32 indexes, each of five bits, 25 are needed
+    header[2] = header[3] = ThriftField(
+        ModuleKind.I32, size - 4
+    )  # of 32 indexes, each of five bits, 25 are needed
     page = write_struct(header) + data[end : end + size - 4]
     path.write_bytes(data[:start] + page + data[end + size :])
 
     def of_impala(footer):
-        footer[6] = Field(ModuleKind.BINARY, writer.encode())
+        footer[6] = ThriftField(ModuleKind.BINARY, writer.encode())
         chunk = footer[4].value.values[0][1].value.values[0][3].value
         for place in (6, 7):
-            chunk[place] = Field(ModuleKind.I64, chunk[place].value - (end + size - start - len(page)))
+            chunk[place] = ThriftField(ModuleKind.I64, chunk[place].value - (end + size - start - len(page)))
 
     edited(path, of_impala)
     return rows

@@ -19,7 +19,7 @@ import pytest
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.spark import parquet_sources
-from airflow_provider_ducklake.lake.storage.parquet.modules import Field, ModuleKind, read_struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import ModuleKind, ThriftField, read_struct
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.corpora.outcomes import Outcome, of_error
 from tests.interop.test_int96 import without_logical_type
@@ -477,7 +477,7 @@ def test_a_group_without_fields_is_named(session, tmp_path):
         elements = footer[2].value.values
         (place,) = [place for place, one in enumerate(elements) if one[4].value == b"gone"]
         del elements[place]
-        elements[place - 1][5] = Field(ModuleKind.I32, 0)
+        elements[place - 1][5] = ThriftField(ModuleKind.I32, 0)
         del footer[4].value.values[0][1].value.values[1]
         footer[5].value.values.clear()
 

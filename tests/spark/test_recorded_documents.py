@@ -39,10 +39,10 @@ from airflow_provider_ducklake.lake.spark.job.results import (
     Batch,
     DeletesPart,
     Done,
-    Part,
+    ResultPart,
     RowChangesDone,
     StagedWriteDocument,
-    Written,
+    WrittenResult,
     summary,
 )
 from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
@@ -105,8 +105,8 @@ def result(*numbers: int) -> WriteResult:
     return WriteResult(schema(), FIELDS, tuple(map(file, numbers)), 2 * len(numbers), details)
 
 
-def written(*numbers: int) -> Written:
-    return Written(**summary(result(*numbers)), parts=("part-00000.json",) if numbers else ())
+def written(*numbers: int) -> WrittenResult:
+    return WrittenResult(**summary(result(*numbers)), parts=("part-00000.json",) if numbers else ())
 
 
 NAME = QualifiedName.of(("main", "t"))
@@ -121,7 +121,7 @@ MATCHING = AllOf(
 SOURCES = (RewriteSource(DataFileId(1), DeleteFileId(9), 2), RewriteSource(DataFileId(2), None))
 COMPACTED = MergedFile | RewrittenFile
 DOCUMENTS = {
-    "part": (Part(JOB_ID, (file(0), file(1))), Part),
+    "part": (ResultPart(JOB_ID, (file(0), file(1))), ResultPart),
     "done": (Done(JOB_ID, (written(0, 1),)), Done),
     "deletes": (
         DeletesPart(JOB_ID, (NewDeletes(DataFileId(3), f"{DIRECTORY}d.parquet", 2, 500, 60, KEY),), (8, 9)),

@@ -13,7 +13,7 @@ def test_tasks_write_what_one_process_writes(spark, tmp_path):
 
     for name, count in (("here", len(places)), ("tasks", 2**20 + 1)):
         (tmp_path / name).mkdir()
-        written = write_deletes.write(rows, count, paths, write_deletes.Place(f"{tmp_path}/{name}/"))
+        written = write_deletes.write(rows, count, paths, write_deletes.DeleteFolder(f"{tmp_path}/{name}/"))
 
         assert sorted((int(one.data_file_id), one.count) for one in written) == [
             (3, 5_000),

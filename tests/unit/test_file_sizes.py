@@ -1,6 +1,8 @@
 """Files hold one idea, neither crumbs nor too long to read to the end, and a newcomer's map names them."""
 
+import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import airflow_provider_ducklake
@@ -29,3 +31,14 @@ def test_the_map_of_the_house_is_short_and_names_what_is_there():
     assert len(rows) <= 80  # of all tables: 60 say where what is
     assert len(named) > len(rows)
     assert [name for name in named if not any((place / name).exists() for place in places)] == []
+
+
+def test_a_class_has_a_name_of_its_own():
+    names = Counter(
+        node.name
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+
+    assert [name for name, count in names.items() if count > 1] == []

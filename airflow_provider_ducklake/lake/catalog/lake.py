@@ -37,36 +37,20 @@ if TYPE_CHECKING:
     from ..storage.files.filesystem import Location
 
 _P = ParamSpec("_P")
+_Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
 
-def _forwarded(part: str, method: Callable[..., _Result]) -> Callable[..., _Result]:
+def _of(
+    part: str, method: Callable[Concatenate[_Part, _P], _Result]
+) -> Callable[Concatenate[Lake, _P], _Result]:
     """Return a method of ``Lake`` that calls the one of its part."""
 
     @wraps(method)
-    def forwarded(lake: Lake, *arguments: Any, **named: Any) -> _Result:  # noqa: ANN401 - the method's own
-        result: _Result = getattr(getattr(lake, part), method.__name__)(*arguments, **named)
-        return result
+    def forwarded(lake: Lake, /, *arguments: _P.args, **named: _P.kwargs) -> _Result:
+        return method(getattr(lake, part), *arguments, **named)
 
     return forwarded
-
-
-def _of_reads(
-    method: Callable[Concatenate[LakeReads, _P], _Result],
-) -> Callable[Concatenate[Lake, _P], _Result]:
-    return _forwarded("reads", method)
-
-
-def _of_writes(
-    method: Callable[Concatenate[LakeWrites, _P], _Result],
-) -> Callable[Concatenate[Lake, _P], _Result]:
-    return _forwarded("writes", method)
-
-
-def _of_maintenance(
-    method: Callable[Concatenate[Maintenance, _P], _Result],
-) -> Callable[Concatenate[Lake, _P], _Result]:
-    return _forwarded("maintenance", method)
 
 
 @methods_take_arguments
@@ -259,47 +243,47 @@ class Lake:
         )
 
     # Reads
-    current_snapshot = _of_reads(LakeReads.current_snapshot)
-    snapshots = _of_reads(LakeReads.snapshots)
-    snapshot_at = _of_reads(LakeReads.snapshot_at)
-    tags = _of_reads(LakeReads.tags)
-    tables = _of_reads(LakeReads.tables)
-    macros = _of_reads(LakeReads.macros)
-    table_snapshot = _of_reads(LakeReads.table_snapshot)
-    read_arrow = _of_reads(LakeReads.read_arrow)
-    scan = _of_reads(LakeReads.scan)
-    read_spark = _of_reads(LakeReads.read_spark)
-    table_info = _of_reads(LakeReads.table_info)
-    files = _of_reads(LakeReads.files)
-    row_count = _of_reads(LakeReads.row_count)
-    column_bounds = _of_reads(LakeReads.column_bounds)
-    changes = _of_reads(LakeReads.changes)
-    changes_after = _of_reads(LakeReads.changes_after)
-    insertions = _of_reads(LakeReads.insertions)
-    deletions = _of_reads(LakeReads.deletions)
-    table_changes = _of_reads(LakeReads.table_changes)
-    table_health = _of_reads(LakeReads.table_health)
-    clients = _of_reads(LakeReads.clients)
+    current_snapshot = _of("reads", LakeReads.current_snapshot)
+    snapshots = _of("reads", LakeReads.snapshots)
+    snapshot_at = _of("reads", LakeReads.snapshot_at)
+    tags = _of("reads", LakeReads.tags)
+    tables = _of("reads", LakeReads.tables)
+    macros = _of("reads", LakeReads.macros)
+    table_snapshot = _of("reads", LakeReads.table_snapshot)
+    read_arrow = _of("reads", LakeReads.read_arrow)
+    scan = _of("reads", LakeReads.scan)
+    read_spark = _of("reads", LakeReads.read_spark)
+    table_info = _of("reads", LakeReads.table_info)
+    files = _of("reads", LakeReads.files)
+    row_count = _of("reads", LakeReads.row_count)
+    column_bounds = _of("reads", LakeReads.column_bounds)
+    changes = _of("reads", LakeReads.changes)
+    changes_after = _of("reads", LakeReads.changes_after)
+    insertions = _of("reads", LakeReads.insertions)
+    deletions = _of("reads", LakeReads.deletions)
+    table_changes = _of("reads", LakeReads.table_changes)
+    table_health = _of("reads", LakeReads.table_health)
+    clients = _of("reads", LakeReads.clients)
 
     # Writes
-    tag = _of_writes(LakeWrites.tag)
-    untag = _of_writes(LakeWrites.untag)
-    set_option = _of_writes(LakeWrites.set_option)
-    reset_option = _of_writes(LakeWrites.reset_option)
-    transaction = _of_writes(LakeWrites.transaction)
-    add_table = _of_writes(LakeWrites.add_table)
-    append_arrow = _of_writes(LakeWrites.append_arrow)
+    tag = _of("writes", LakeWrites.tag)
+    untag = _of("writes", LakeWrites.untag)
+    set_option = _of("writes", LakeWrites.set_option)
+    reset_option = _of("writes", LakeWrites.reset_option)
+    transaction = _of("writes", LakeWrites.transaction)
+    add_table = _of("writes", LakeWrites.add_table)
+    append_arrow = _of("writes", LakeWrites.append_arrow)
 
     # Maintenance
-    flush_inlined_data = _of_maintenance(Maintenance.flush_inlined_data)
-    expire_snapshots = _of_maintenance(Maintenance.expire_snapshots)
-    restore = _of_maintenance(Maintenance.restore)
-    migrate = _of_maintenance(Maintenance.migrate)
-    cleanup_old_files = _of_maintenance(Maintenance.cleanup_old_files)
-    delete_orphaned_files = _of_maintenance(Maintenance.delete_orphaned_files)
-    export_catalog = _of_maintenance(Maintenance.export_catalog)
-    verify = _of_maintenance(Maintenance.verify)
-    repair = _of_maintenance(Maintenance.repair)
+    flush_inlined_data = _of("maintenance", Maintenance.flush_inlined_data)
+    expire_snapshots = _of("maintenance", Maintenance.expire_snapshots)
+    restore = _of("maintenance", Maintenance.restore)
+    migrate = _of("maintenance", Maintenance.migrate)
+    cleanup_old_files = _of("maintenance", Maintenance.cleanup_old_files)
+    delete_orphaned_files = _of("maintenance", Maintenance.delete_orphaned_files)
+    export_catalog = _of("maintenance", Maintenance.export_catalog)
+    verify = _of("maintenance", Maintenance.verify)
+    repair = _of("maintenance", Maintenance.repair)
 
 
 def _version(options: Sequence[OptionRow], catalog: str, *, to_migrate: bool) -> SpecVersion:

@@ -478,7 +478,7 @@ class LakeReads:
     def is_unchanged(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool:
         """Return True if no snapshot after one, up to another, changed a table; False if one has expired."""
         with self._lake.reading() as connection:
-            newer = read_snapshots.which_newer(self._lake.catalog.tables, after).ask(connection)
+            newer = read_snapshots.newer_query(self._lake.catalog.tables, after).ask(connection)
         between = [one for one in newer if one.id <= upto]
         is_complete = len(between) == upto - after
         return is_complete and not any(changes_table(one.changes, table_id) for one in between)

@@ -54,7 +54,7 @@ def initial_value(column: Column) -> Physical | None:
         raise CatalogError(
             f"The initial_default {column.initial_default!r:.80} of column {column.name} (id {column.id}) is "
             f"not a valid {column.type}: correct it in ducklake_column; lake.verify() names such columns "
-            "(default-unreadable)."
+            "(columns-unreadable)."
         ) from None
 
 

@@ -321,10 +321,10 @@ def merge_files(
     files: Iterable[Mapping[ColumnId, ColumnStats]], types: Mapping[ColumnId, DuckLakeType]
 ) -> dict[ColumnId, TableColumnStats | None]:
     """Merge several new files' statistics of each leaf column; None if any of them lacks some."""
-    return merge_known((_of_file(stats, types) for stats in files), types)
+    return merge_known((_stats_of_file(stats, types) for stats in files), types)
 
 
-def _of_file(
+def _stats_of_file(
     stats: Mapping[ColumnId, ColumnStats], types: Mapping[ColumnId, DuckLakeType]
 ) -> dict[ColumnId, TableColumnStats | None]:
     return {one: TableColumnStats.of_file(stats[one], types[one]) if one in stats else None for one in types}

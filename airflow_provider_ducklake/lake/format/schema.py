@@ -176,7 +176,13 @@ def assemble(rows: Iterable[tuple[Column, ColumnId | None, str]]) -> TableSchema
         fields = tuple(Field(child.name, child.type) for child in children)
         return replace(column, type=with_children(text, fields), children=children)
 
-    return TableSchema(tuple(build(column, text) for column, text in by_parent.get(None, ())))
+    schema = TableSchema(tuple(build(column, text) for column, text in by_parent.get(None, ())))
+    if lost := {column.id for column, _, _ in rows} - {column.id for column in schema.walk()}:
+        raise InvalidTypeError(
+            f"Column {min(lost)} of ducklake_column lies below none of its table's columns. Correct "
+            "parent_column, or restore the catalog from a backup."
+        )
+    return schema
 
 
 def resolve_path(schema: TableSchema, path: str, table: str) -> Column:

@@ -17,7 +17,7 @@ from .names.identifiers import fold, is_storable, split_parts, written
 from .sql.parse import Parser, parse_expression
 from .sql.printing import columns_of, printed, with_names
 from .sql.tokens import ExpressionError
-from .sql.tree import Call, Expression, Name, walk
+from .sql.tree import Expression, FunctionCall, Name, walk
 from .types.ducklake_types import ScalarKind
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def why_not_sorted_by(tree: Expression) -> str | None:
         if len(name) > 1:
             return f"write {'.'.join(name)} without its table; of a struct, write {name[0]}['{name[-1]}']."
     for one in walk(tree):
-        if isinstance(one, Call) and not _is_known(one.name):
+        if isinstance(one, FunctionCall) and not _is_known(one.name):
             return (
                 f"{'.'.join(one.name)} is not a function that sort keys can have here. With one that DuckDB "
                 "does not find, its inserts fail. Set the key with DuckDB."

@@ -198,7 +198,7 @@ def _what_to_do(found: str) -> str:
         )
     if not _SPELLED.fullmatch(found):
         return (
-            "No version is spelled so: correct the row of ducklake_metadata with the key 'version', or "
+            "This is not a DuckLake version. Correct the row of ducklake_metadata with the key 'version', or "
             "restore the catalog from a backup."
         )
     if "dev" in found:

@@ -209,7 +209,7 @@ def read_parquet(
         rows, texts = _read(spark, path, options, name, target)
         wanted = {fold(column.name): column for column in target.columns}
         columns = [
-            _of_folder(rows[quoted(one)], one, wanted.get(fold(one)), texts[one], name)
+            _folder_values(rows[quoted(one)], one, wanted.get(fold(one)), texts[one], name)
             if one in texts
             else rows[quoted(one)]
             for one in rows.columns
@@ -220,7 +220,7 @@ def read_parquet(
 _OF_NUMBERS_AND_DAYS = NUMBERS | {ScalarKind.BOOLEAN, ScalarKind.DATE}
 
 
-def _of_folder(
+def _folder_values(
     value: SparkColumn, name: str, column: Column | None, texts: Collection[str | None], source: str
 ) -> SparkColumn:
     """Return the values of folders in the type of a table's column, as added files have them."""

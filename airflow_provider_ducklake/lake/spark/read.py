@@ -120,8 +120,8 @@ def read_error(error: Exception, plans: Iterable[ScanPlan | ChangeFeedPlan]) -> 
             if spark_path(file.path).rpartition("/")[2] in text:
                 if any(word in text for word in _OF_CODINGS) and (coded := _coded(plan.table, file)):
                     return coded
-                said = " ".join(map(str.strip, [found.problem, *found.log]))
-                return StorageError(f"{_unreadable(plan.table, file, text)} Spark says: {said}")
+                log_lines = " ".join(map(str.strip, [found.problem, *found.log]))
+                return StorageError(f"{_unreadable(plan.table, file, text)} Spark says: {log_lines}")
     return found
 
 

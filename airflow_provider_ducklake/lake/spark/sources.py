@@ -162,7 +162,7 @@ def read_dataset(
         if schema is not None:
             reader = reader.schema(schema)
         rows = _without_links(reader.load(_location(dataset)), _location(dataset), name)
-        return _of_orc(rows, options, name) if dataset.format == "orc" else rows
+        return _orc_rows(rows, options, name) if dataset.format == "orc" else rows
     except AnalysisException as error:
         if error.getCondition() in _MISSING:
             raise SourceNotFoundError(name, str(dataset.path)) from error
@@ -186,7 +186,7 @@ def _without_links(rows: DataFrame, path: str, name: str) -> DataFrame:
 _FIRST_DAY = "1582-10-15"
 
 
-def _of_orc(rows: DataFrame, options: Mapping[str, str], name: str) -> DataFrame:
+def _orc_rows(rows: DataFrame, options: Mapping[str, str], name: str) -> DataFrame:
     """Return the rows of ORC files; a value that may be another one is an error."""
     columns = dict(_moments(rows.schema, ""))
     files = map(own_path, rows.inputFiles()) if columns else ()
@@ -282,7 +282,7 @@ def of_source(source: Source, error: Exception) -> DuckLakeError | None:
     causes = java_exceptions(first)
     found = next((match for one in causes if (match := _READING.match(one)) is not None), None)
     if found is None:
-        return _of_only_dataset(source, first, causes)
+        return _error_of_only_dataset(source, first, causes)
     if _PASSING.match(causes[-1]):
         return None
     path = own_path(found[1])
@@ -295,7 +295,7 @@ def of_source(source: Source, error: Exception) -> DuckLakeError | None:
     return None
 
 
-def _of_only_dataset(source: Source, error: Exception, causes: Sequence[str]) -> DuckLakeError | None:
+def _error_of_only_dataset(source: Source, error: Exception, causes: Sequence[str]) -> DuckLakeError | None:
     """Return the error where Spark's Parquet reader names no file, but has read one dataset alone."""
     datasets = datasets_of(source)
     if len(datasets) != 1 or isinstance(source, LakeSource | RowChangeSource):

@@ -183,9 +183,9 @@ def _tables(document: Json, texts: Texts, lines: int) -> Iterator[pa.Table]:
     columns = texts.columns.columns
     folders = {fold(name): text for name, text in document["folders"].items()}
     own = [one for one in columns if fold(one.name) not in folders]
-    for table in (_of_json if texts.dialect is None else _of_csv)(document, texts, own, lines):
+    for table in (_json_tables if texts.dialect is None else _csv_tables)(document, texts, own, lines):
         arrays = [
-            _of_folder(folders[name], column, table.num_rows, texts.formats)
+            _folder_array(folders[name], column, table.num_rows, texts.formats)
             if (name := fold(column.name)) in folders
             else table.column(column.name)
             for column in columns
@@ -194,7 +194,7 @@ def _tables(document: Json, texts: Texts, lines: int) -> Iterator[pa.Table]:
         yield pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _of_folder(text: str | None, column: Column, count: int, formats: Formats) -> pa.Array:
+def _folder_array(text: str | None, column: Column, count: int, formats: Formats) -> pa.Array:
     try:
         (value,) = _values(pa.array([text], pa.string()), column, formats)
     except ValueError:
@@ -205,14 +205,14 @@ def _of_folder(text: str | None, column: Column, count: int, formats: Formats) -
     return pa.repeat(value, count)
 
 
-def _of_json(document: Json, texts: Texts, columns: Sequence[Column], lines: int) -> Iterator[pa.Table]:
+def _json_tables(document: Json, texts: Texts, columns: Sequence[Column], lines: int) -> Iterator[pa.Table]:
     how = json_rows.Reading(columns, texts.formats, texts.selects)
     for block in _json_blocks(document, texts, lines):
         json_rows.check_levels(block.content)
         yield json_rows.table_of(block.content, block.lines, how, is_array=document["is_array"])
 
 
-def _of_csv(document: Json, texts: Texts, columns: Sequence[Column], lines: int) -> Iterator[pa.Table]:
+def _csv_tables(document: Json, texts: Texts, columns: Sequence[Column], lines: int) -> Iterator[pa.Table]:
     for table, block in _fields_of_part(document, texts, lines):
         yield _in_columns(table, block, columns, texts)
 

@@ -52,7 +52,7 @@ def read_predicate(text: str, schema: TableSchema, table: str) -> terms.Predicat
     """Return the filter that a text spells for a table of that schema."""
     tokens = _tokens(text)
     _check_signs(text, tokens)
-    reader = _Reader(text, schema, table)
+    reader = _PredicateReader(text, schema, table)
     try:
         predicate = reader.condition(_tree(text, tokens), negate=False)
     except RecursionError:
@@ -112,7 +112,7 @@ def _tree(text: str, tokens: tuple[Token, ...]) -> Node:
 
 
 @dataclass
-class _Reader:
+class _PredicateReader:
     """Reads sqlglot's tree, and counts the names and values that it has read."""
 
     text: str
@@ -343,21 +343,21 @@ def _is_column(node: Node) -> bool:
     return type(_bare(node)).__name__ in ("Column", "Dot")
 
 
-_CONDITIONS: dict[str, Callable[[_Reader, Node, bool], terms.Predicate]] = {
-    "Paren": _Reader.inner,
-    "Not": _Reader.opposite,
-    "And": _Reader.all_of,
-    "Or": _Reader.any_of,
-    "Boolean": _Reader.constant,
-    "Null": _Reader.null,
-    "Column": _Reader.truth,
-    "Dot": _Reader.truth,
-    **dict.fromkeys(_COMPARING, _Reader.comparison),
-    "NullSafeEQ": _Reader.is_same,
-    "NullSafeNEQ": _Reader.is_distinct,
-    "In": _Reader.membership,
-    "Between": _Reader.between,
-    "Is": _Reader.is_,
-    "Like": _Reader.like,
-    "ArrayOverlaps": _Reader.overlap,
+_CONDITIONS: dict[str, Callable[[_PredicateReader, Node, bool], terms.Predicate]] = {
+    "Paren": _PredicateReader.inner,
+    "Not": _PredicateReader.opposite,
+    "And": _PredicateReader.all_of,
+    "Or": _PredicateReader.any_of,
+    "Boolean": _PredicateReader.constant,
+    "Null": _PredicateReader.null,
+    "Column": _PredicateReader.truth,
+    "Dot": _PredicateReader.truth,
+    **dict.fromkeys(_COMPARING, _PredicateReader.comparison),
+    "NullSafeEQ": _PredicateReader.is_same,
+    "NullSafeNEQ": _PredicateReader.is_distinct,
+    "In": _PredicateReader.membership,
+    "Between": _PredicateReader.between,
+    "Is": _PredicateReader.is_,
+    "Like": _PredicateReader.like,
+    "ArrayOverlaps": _PredicateReader.overlap,
 }

@@ -270,7 +270,7 @@ class JobLife:
             job = self.lake.jobs.submitted(self.submitted.job_id)
             self.lake.close()
         except errors.DuckLakeError as error:
-            log.warning("Cannot ask who waits for job %s: %s", self.submitted.job_id, error)
+            log.warning("Cannot see which tasks wait for job %s: %s", self.submitted.job_id, error)
             return True
         if job is None:  # this try does not ask once it has forgotten the job
             log.info("Another try has ended job %s", self.submitted.job_id)

@@ -24,7 +24,7 @@ from ..sql.spark.conditions import (
     check_expression,
     equal_columns,
     functions_in,
-    may_look_at,
+    may_read,
     readable_filter,
     unknown_column,
 )
@@ -192,7 +192,7 @@ def _read_before(changes: jobs.RowChangeSource) -> jobs.RowChangeSource:
 def _sees_target(clause: jobs.Clause, changes: jobs.RowChangeSource) -> bool:
     columns = changes.target.table.schema.names
     names = {"alias": changes.target_alias, "other": changes.source_alias}
-    return any(may_look_at(text, columns, **names) for text in (clause.values or {}).values())
+    return any(may_read(text, columns, **names) for text in (clause.values or {}).values())
 
 
 def _texts(clauses: Iterable[jobs.Clause]) -> Iterator[str | None]:

@@ -83,7 +83,7 @@ def test_a_text_with_long_numbers_is_parsed_or_refused_by_a_typed_error(name):
 
 
 def test_a_version_of_many_digits_is_misspelled():
-    assert "No version is spelled so" in str(refused(f"0.{DIGITS}", WRITABLE))
+    assert "This is not a DuckLake version" in str(refused(f"0.{DIGITS}", WRITABLE))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from airflow_provider_ducklake.lake.format.partitioning import (
     bucket,
 )
 from airflow_provider_ducklake.lake.format.schema import new_columns
-from airflow_provider_ducklake.lake.planning.reading.pruning import may_match
+from airflow_provider_ducklake.lake.planning.reading.pruning import file_may_match
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
 
@@ -35,7 +35,7 @@ def stays(type_: str, where: str, *, transform=None, value=None, mapping=None, p
         partition_values=(value,) if spec else (),
     )
     types = {column.id: column.type for column in schema.walk()}
-    return may_match(read_predicate(where, schema, "t"), file, types, {1: spec} if spec else {})
+    return file_may_match(read_predicate(where, schema, "t"), file, types, {1: spec} if spec else {})
 
 
 BOUNDS = {"min_value": "1.0", "max_value": "2.0"}

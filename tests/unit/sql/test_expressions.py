@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.sql.spark.conditions import check_expression, equal_columns, may_look_at
+from airflow_provider_ducklake.lake.sql.spark.conditions import check_expression, equal_columns, may_read
 from tests.unit.sql.conditions import ACCEPTED
 
 STARS = (
@@ -118,8 +118,8 @@ def test_columns_that_are_equal_for_certain(condition, expected):
     }.items(),
 )
 def test_whether_values_may_need_the_table(text, looks):
-    assert may_look_at(text, ["price", "é"], alias="target", other="source") is looks
+    assert may_read(text, ["price", "é"], alias="target", other="source") is looks
 
 
 def test_a_column_called_as_the_other_table_is_the_tables():
-    assert may_look_at("source.price", ["source"], alias="target", other="source")
+    assert may_read("source.price", ["source"], alias="target", other="source")

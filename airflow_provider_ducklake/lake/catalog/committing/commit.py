@@ -34,7 +34,7 @@ from ...format.snapshots import (
     SnapshotId,
     TableId,
 )
-from ...storage.files.durable import sync_added
+from ...storage.files.local import sync_added
 from ...transaction import changes as kinds
 from ...transaction.changes_made import Replay, format_changes
 from ...transaction.commit_state import CommitState
@@ -45,8 +45,8 @@ from ..dialects.dialect import (
     DEFAULT_RETRY,
     Catalog,
     CatalogDialect,
+    CommitRetryPolicy,
     Effect,
-    RetryPolicy,
     Writer,
     insert,
     with_retries,
@@ -54,8 +54,8 @@ from ..dialects.dialect import (
 from ..effects import effects_of
 from ..ledger import commit_keys, consumers, jobs, restores
 from ..snapshot import read, read_snapshots
-from ..snapshot.read import check_counters, which_counters
-from ..snapshot.read_snapshots import Progress, RecordedSnapshot, which_head
+from ..snapshot.read import check_counters, counters_query
+from ..snapshot.read_snapshots import Progress, RecordedSnapshot, head_query
 from .delete_writer import DeleteWriter, OtherSnapshotError, remove_unused, with_flushed_deletes
 from .locked_facts import locked_facts, questions_of
 from .overlap import check_overlap
@@ -150,7 +150,7 @@ def commit(
     catalog: Catalog,
     planned: PlannedCommit,
     locate: Callable[[str], Location],
-    retry: RetryPolicy = DEFAULT_RETRY,
+    retry: CommitRetryPolicy = DEFAULT_RETRY,
 ) -> CommittedSnapshot | None:
     """Commit the changes as one new snapshot; where nothing changes, note the rest and return None.
 
@@ -182,7 +182,7 @@ def commit(
 
 
 def _commit(
-    catalog: Catalog, planned: PlannedCommit, deletes: DeleteWriter, retry: RetryPolicy
+    catalog: Catalog, planned: PlannedCommit, deletes: DeleteWriter, retry: CommitRetryPolicy
 ) -> CommittedSnapshot:
     sent: list[SnapshotId] = []
     try:
@@ -203,7 +203,7 @@ def _commit(
         raise CommitStateUnknownError(sent[-1], type(error).__name__) from driver_error(error)
 
 
-def _note(catalog: Catalog, planned: PlannedCommit, retry: RetryPolicy) -> CommittedSnapshot | None:
+def _note(catalog: Catalog, planned: PlannedCommit, retry: CommitRetryPolicy) -> CommittedSnapshot | None:
     """Move a consumer's marks, or write what has no versions, where nothing else comes of the changes.
 
     A lost connection leaves it open whether.
@@ -249,7 +249,7 @@ def _attempt(
     while deletes.may_write_outside:
         newest = planned.newest if deletes.is_first_round else None
         if newest is None:
-            newest = catalog.dialect.ask_at_once({"head": which_head(catalog.tables)})["head"].id
+            newest = catalog.dialect.ask_at_once({"head": head_query(catalog.tables)})["head"].id
         deletes.write_for(SnapshotId(newest + 1))
         with suppress(OtherSnapshotError):
             return _attempt_locked(catalog, planned, deletes, sent)
@@ -314,18 +314,18 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
     if not bases and planned.consumed is not None:
         bases = [one.upto for one in planned.consumed.ranges]
     questions: dict[str, Question[Any]] = {
-        "progress": read_snapshots.which_progress(catalog.tables, min(bases), catalog.dialect.clock),
-        "counters": which_counters(catalog.tables, definitions=kinds.changes_definitions(planned.changes)),
+        "progress": read_snapshots.progress_query(catalog.tables, min(bases), catalog.dialect.clock),
+        "counters": counters_query(catalog.tables, definitions=kinds.changes_definitions(planned.changes)),
         **questions_of(catalog, planned.needs),
     }
     if planned.demands_message and planned.makes_snapshot and planned.info.message is None:
-        questions["options"] = read.which_options(catalog.tables)
+        questions["options"] = read.options_query(catalog.tables)
     if planned.keyed is not None:
-        questions["records"] = commit_keys.which_records(catalog, planned.keyed.key)
+        questions["records"] = commit_keys.records_query(catalog, planned.keyed.key)
     if planned.releases or planned.open_jobs:
-        questions["jobs"] = jobs.which_jobs(catalog, (*planned.releases, *planned.open_jobs))
+        questions["jobs"] = jobs.jobs_query(catalog, (*planned.releases, *planned.open_jobs))
     if planned.consumed is not None:
-        questions["consumed"] = consumers.which_consumptions(catalog, planned.consumed.consumer)
+        questions["consumed"] = consumers.consumptions_query(catalog, planned.consumed.consumer)
     return questions
 
 
@@ -449,7 +449,7 @@ class Committer:
         changes: Iterable[kinds.Change],
         info: CommitInfo,
         *,
-        retry: RetryPolicy = DEFAULT_RETRY,
+        retry: CommitRetryPolicy = DEFAULT_RETRY,
         keyed: KeyedCommit | None = None,
     ) -> CommittedSnapshot | None:
         """Commit changes that were planned on snapshot ``base``; see ``commit``."""
@@ -481,7 +481,7 @@ class Committer:
         return self.commit_planned(planned)
 
     def commit_planned(
-        self, planned: PlannedCommit, retry: RetryPolicy = DEFAULT_RETRY
+        self, planned: PlannedCommit, retry: CommitRetryPolicy = DEFAULT_RETRY
     ) -> CommittedSnapshot | None:
         """Commit what was planned."""
         self._lake.refuse_unwritable()

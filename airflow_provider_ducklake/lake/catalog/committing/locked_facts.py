@@ -28,15 +28,15 @@ def questions_of(catalog: Catalog, needs: Needs) -> dict[str, Question[Any]]:
     """Build the queries that share a round trip; ``locked_facts`` takes their answers and reads the rest."""
     questions: dict[str, Question[Any]] = {}
     if needs.statistics:
-        questions["statistics"] = read_statistics.which_statistics(catalog.tables, needs.statistics)
+        questions["statistics"] = read_statistics.statistics_query(catalog.tables, needs.statistics)
     if needs.skips:
-        questions["skipped"] = read_statistics.which_skipped(catalog.tables, needs.skips)
+        questions["skipped"] = read_statistics.skipped_query(catalog.tables, needs.skips)
     if needs.layouts:
-        questions["layouts"] = read_layouts.which_newest_layouts(catalog.tables, needs.layouts)
-    targets = read_files.which_live_targets(catalog.tables, needs.targets)
+        questions["layouts"] = read_layouts.newest_layouts_query(catalog.tables, needs.layouts)
+    targets = read_files.live_targets_query(catalog.tables, needs.targets)
     questions |= {f"{_TARGETS}{number}": one for number, one in enumerate(targets)}
     for table_id, ids in _by_table(needs.replaced).items():
-        places = read_files.which_delete_file_places(catalog.tables, table_id, ids)
+        places = read_files.delete_file_places_query(catalog.tables, table_id, ids)
         questions |= {f"{_REPLACED}{table_id} {number}": one for number, one in enumerate(places)}
     return questions
 

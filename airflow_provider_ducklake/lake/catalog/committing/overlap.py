@@ -25,7 +25,7 @@ from ..database.connect import in_parts
 from ..snapshot.inlined_read import Condition, filled, inlined_of, live_layouts
 from ..snapshot.inlined_tables import bare_table, inlined_delete_table
 from ..snapshot.read_files import WantedFiles
-from ..snapshot.read_statistics import may_be_in, may_match
+from ..snapshot.read_statistics import files_that_may_be_in, files_that_may_match
 from ..snapshot.scan import partition_specs
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def check_overlap(
             if record.object_id == change.table_id
         }
         rules = {kind: rule_of(change.operation, kind) for kind in records}
-        seen = _Since(connection, catalog, change_set.base, head, change, records)
+        seen = _ChangedSince(connection, catalog, change_set.base, head, change, records)
         if isinstance(change, ReadRows) and change.scope is not None:
             assert isinstance(change.scope, RowScope)
             met = {kind for kind, rule in rules.items() if rule is Rule.SAME_ROWS}
@@ -67,7 +67,7 @@ def check_overlap(
 
 
 @dataclass(frozen=True)
-class _Since:
+class _ChangedSince:
     """A change of a table, and what others did to the table after ``base``, up to ``head``."""
 
     connection: Connection
@@ -150,9 +150,9 @@ class _Since:
         """Yield the files, from a number on, for which ``only`` holds and that may have rows of a scope."""
         catalog, table = self.catalog, scope.table
         if scope.partitions is None:
-            condition = may_match(scope.where, table.table_id, table.schema, catalog, first_id)
+            condition = files_that_may_match(scope.where, table.table_id, table.schema, catalog, first_id)
         else:
-            condition = may_be_in(scope.partitions, table, catalog, first_id)
+            condition = files_that_may_be_in(scope.partitions, table, catalog, first_id)
         only = only if condition is None else and_(only, condition)
         files = WantedFiles.of(catalog, replace(table, snapshot=at), only, scope.column_ids)
         found = files.ask(self.connection, catalog)
@@ -161,7 +161,7 @@ class _Since:
 
     def _rows(self, scope: RowScope, at: Snapshot, condition: Condition) -> list[int]:
         inlined = inlined_of(self.connection, self.catalog, replace(scope.table, snapshot=at))
-        answers = self.catalog.dialect.ask(self.connection, inlined.which_rows(condition))
+        answers = self.catalog.dialect.ask(self.connection, inlined.rows_query(condition))
         return row_ids_of(scope, filled(answers.values()))
 
     def check_targets(self) -> None:

@@ -186,9 +186,9 @@ def _postgres_engine(url: URL, limits: Limits) -> sa.Engine:
 
     @sa.event.listens_for(engine, "do_connect")
     def connect(_dialect: object, _record: object, given: list[Any], named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver has its own types
-        from .postgres_connection import LimitedConnection
+        from .postgres_connection import PostgresConnection
 
-        return LimitedConnection.opened(limits, *given, **named)
+        return PostgresConnection.opened(limits, *given, **named)
 
     return engine
 
@@ -253,7 +253,7 @@ def _server_engine(url: URL, arguments: dict[str, Any], **options: Any) -> sa.En
 
 
 @contextmanager
-def _in_a_hurry(connection: Any) -> Iterator[None]:  # noqa: ANN401 - a LimitedConnection of either driver
+def _in_a_hurry(connection: Any) -> Iterator[None]:  # noqa: ANN401 - PostgresConnection or MySQLConnection
     """Wait for an answer no longer than for a new connection."""
     patience = connection.patience_seconds
     connection.patience_seconds = min(patience, CONNECT_TIMEOUT_SECONDS)
@@ -296,9 +296,9 @@ def _mysql_engine(url: URL, limits: Limits) -> sa.Engine:
 
     @sa.event.listens_for(engine, "do_connect")
     def connect(_dialect: object, _record: object, _given: object, named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver has its own types
-        from .mysql_connection import LimitedConnection
+        from .mysql_connection import MySQLConnection
 
-        return LimitedConnection.opened(limits.statement_timeout_seconds, **named)
+        return MySQLConnection.opened(limits.statement_timeout_seconds, **named)
 
     @sa.event.listens_for(engine, "handle_error")
     def recognise_lost_connections(context: ExceptionContext) -> None:
@@ -488,7 +488,7 @@ _DATABASES = {
 
 
 @lru_cache(maxsize=1)
-def telling() -> dict[str, tuple[str, ...]]:
+def columns_newer_than_1_0() -> dict[str, tuple[str, ...]]:
     """Return the columns that are newer than 1.0, by their tables."""
     old, new = catalog_tables(DEFAULT).metadata.tables, catalog_tables(NEWEST).metadata.tables
     added = {
@@ -500,7 +500,7 @@ def telling() -> dict[str, tuple[str, ...]]:
 
 def check_complete(found: Mapping[str, Sequence[str]], tables: CatalogTables, catalog: str) -> None:
     """Refuse a catalog that lacks what its version has."""
-    missing = _without(_of(tables), found)
+    missing = _without(_columns_by_table(tables), found)
     if missing:
         version = tables.version.value
         raise CatalogError(
@@ -515,17 +515,18 @@ def check_complete(found: Mapping[str, Sequence[str]], tables: CatalogTables, ca
 def superfluous(found: Mapping[str, Sequence[str]], tables: CatalogTables) -> list[str]:
     """Return the tables and columns that a catalog has although only newer versions have them."""
     there = {
-        table: [one for one in columns if one in found.get(table, ())] for table, columns in telling().items()
+        table: [one for one in columns if one in found.get(table, ())]
+        for table, columns in columns_newer_than_1_0().items()
     }
-    return _without(there, _of(tables))
+    return _without(there, _columns_by_table(tables))
 
 
-def _of(tables: CatalogTables) -> dict[str, list[str]]:
+def _columns_by_table(tables: CatalogTables) -> dict[str, list[str]]:
     """Return those of the columns that a version has."""
     known = {table.name: table.columns for table in tables.metadata.sorted_tables}
     return {
         name: [one for one in columns if name in known and one in known[name]]
-        for name, columns in telling().items()
+        for name, columns in columns_newer_than_1_0().items()
     }
 
 

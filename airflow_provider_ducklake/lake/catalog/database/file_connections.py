@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UntrustedValueError
 from ...format.log_lines import logger
-from ...storage.files.durable import sync_directory
+from ...storage.files.local import sync_directory
 
 if TYPE_CHECKING:
     from ...format.limits import Limits

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 0.001  # seconds; 0 would be a socket that does not wait
 
 
-class LimitedConnection(Connection):  # type: ignore[misc] # it has no types
+class MySQLConnection(Connection):  # type: ignore[misc] # it has no types
     """``patience_seconds``: how long the server has to answer."""
 
     _read_timeout: float
@@ -29,7 +29,7 @@ class LimitedConnection(Connection):  # type: ignore[misc] # it has no types
     _reader: io.BufferedReader | None = None
 
     @classmethod
-    def opened(cls, seconds: float, **named: Any) -> LimitedConnection:  # noqa: ANN401 - PyMySQL's
+    def opened(cls, seconds: float, **named: Any) -> MySQLConnection:  # noqa: ANN401 - PyMySQL's
         """Connect; the driver's ``connect_timeout`` does not count for the greeting."""
         greeted_within = named["connect_timeout"]
         connection = cls(**{"read_timeout": greeted_within, "write_timeout": greeted_within, **named})

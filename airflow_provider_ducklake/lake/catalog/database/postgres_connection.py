@@ -35,16 +35,16 @@ _BLOCKERS = (
 )
 
 
-class LimitedConnection(psycopg.Connection[Any]):
+class PostgresConnection(psycopg.Connection[Any]):
     """``patience_seconds``: how long the server has to answer; ``again`` connects once more."""
 
     limits: Limits = Limits()
     patience_seconds: float = limits.statement_timeout_seconds
-    again: Callable[[], LimitedConnection] | None = None
+    again: Callable[[], PostgresConnection] | None = None
     _blockers: str = ""
 
     @classmethod
-    def opened(cls, limits: Limits, *arguments: Any, **named: Any) -> LimitedConnection:  # noqa: ANN401 - libpq's
+    def opened(cls, limits: Limits, *arguments: Any, **named: Any) -> PostgresConnection:  # noqa: ANN401 - libpq's
         """Connect."""
         connection = cls.connect(*arguments, **named)
         connection.limits, connection.patience_seconds = limits, limits.statement_timeout_seconds

@@ -55,7 +55,7 @@ _KEYS = (".encryption_key", ".document_key")  # columns whose values no message 
 MOST_CHARACTERS = 2**21  # of a text of the catalog: parsing one may take a second for each million
 
 
-class CatalogType(sa.TypeDecorator[Any]):
+class CheckedType(sa.TypeDecorator[Any]):
     """A column's type that refuses what no writer leaves there: NULL where there is always a value.
 
     And values of another type, as SQLite keeps any in any column; and texts that are too long to be parsed.
@@ -111,7 +111,7 @@ class CatalogType(sa.TypeDecorator[Any]):
         return "a value" if self.place.endswith(_KEYS) else f"{value!r:.80}"
 
 
-class CatalogInteger(CatalogType):
+class CatalogInteger(CheckedType):
     """A whole number of 64 bits."""
 
     impl = sa.BigInteger
@@ -120,7 +120,7 @@ class CatalogInteger(CatalogType):
     called = "an integer"
 
 
-class CatalogText(CatalogType):
+class CatalogText(CheckedType):
     """Text."""
 
     impl = VARCHAR
@@ -132,7 +132,7 @@ class CatalogText(CatalogType):
         return dialect.type_descriptor(_storage(dialect).text)
 
 
-class CatalogBoolean(CatalogType):
+class CatalogBoolean(CheckedType):
     """A boolean."""
 
     impl = sa.Boolean
@@ -150,7 +150,7 @@ class CatalogBoolean(CatalogType):
         return None if value is None else bool(value)
 
 
-class CatalogUuid(CatalogType):
+class CatalogUuid(CheckedType):
     """A UUID as text; native where the database has the type."""
 
     impl = VARCHAR
@@ -162,7 +162,7 @@ class CatalogUuid(CatalogType):
         return dialect.type_descriptor(_storage(dialect).uuid)
 
 
-class CatalogTimestamp(CatalogType):
+class CatalogTimestamp(CheckedType):
     """An aware UTC time."""
 
     impl = sa.DateTime
@@ -196,21 +196,21 @@ def catalog_table(name: str, metadata: sa.MetaData, *columns: sa.Column[Any], **
     """Return a table whose columns' types say in errors where they are."""
     table = sa.Table(name, metadata, *columns, **options)
     for column in table.columns:
-        if isinstance(column.type, CatalogType):
+        if isinstance(column.type, CheckedType):
             column.type.place = f"{table.name}.{column.name}"
     return table
 
 
 def is_needed(column: sa.Column[Any]) -> bool:
     """Return True if no writer leaves a column of the catalog without a value."""
-    return isinstance(column.type, CatalogType) and column.type.is_needed
+    return isinstance(column.type, CheckedType) and column.type.is_needed
 
 
 def check_filled(table: sa.Table, row: sa.Row[Any]) -> None:
     """Refuse a row of a table that was read by ``maybe`` and lacks what each row has."""
     for column in table.columns:
         type_ = column.type
-        if isinstance(type_, CatalogType) and type_.is_needed and getattr(row, column.name) is None:
+        if isinstance(type_, CheckedType) and type_.is_needed and getattr(row, column.name) is None:
             raise type_.no_value()
 
 
@@ -269,7 +269,7 @@ class _Column:
     """
 
     name: str
-    type: type[CatalogType]
+    type: type[CheckedType]
     primary_key: bool = False
     nullable: bool = True
     is_needed: bool = False

@@ -25,7 +25,7 @@ from sqlalchemy.schema import CreateTable, DDLElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Insert, UpdateBase
 
-from ..database.tables import CatalogType
+from ..database.tables import CheckedType
 from .dialect import Effect, Writer
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Batches:
         if not asked and not begin:
             return {}
         literal = _Literals(_driver(connection))
-        compiled = [self._of(question.query) for question in asked.values()]
+        compiled = [self._compiled_form(question.query) for question in asked.values()]
         texts = [
             one.with_values(question.parameters, literal)
             for one, question in zip(compiled, asked.values(), strict=True)
@@ -174,16 +174,16 @@ class Batches:
             return [str(statement.compile(dialect=self._dialect)) % ()]  # a % in a name is doubled
         assert isinstance(statement, UpdateBase)
         if rows is None:
-            return [self._of(statement).with_values({}, literal)]
+            return [self._compiled_form(statement).with_values({}, literal)]
         names = tuple(rows[0])
         if len(rows) > 1 and isinstance(statement, Insert) and _has_simple_columns(statement, names):
-            compiled = self._of(_all_at_once(statement, names))
+            compiled = self._compiled_form(_all_at_once(statement, names))
             columns = {name: [row[name] for row in rows] for name in names}
             return [compiled.with_values(columns, literal)]
-        compiled = self._of(statement, names)
+        compiled = self._compiled_form(statement, names)
         return [compiled.with_values(row, literal) for row in rows]
 
-    def _of(self, statement: ClauseElement, names: tuple[str, ...] = ()) -> _Compiled:
+    def _compiled_form(self, statement: ClauseElement, names: tuple[str, ...] = ()) -> _Compiled:
         shapes = self._compiled.setdefault(statement, {})
         if names not in shapes:
             shapes[names] = _compile(statement, names, self._dialect)
@@ -322,4 +322,4 @@ def _all_at_once(statement: Insert, names: tuple[str, ...]) -> Insert:
 
 def _has_simple_columns(statement: Insert, names: Sequence[str]) -> bool:
     """Return True if no column is itself a list, which would look like a list of lists."""
-    return all(isinstance(statement.table.c[name].type, CatalogType) for name in names)
+    return all(isinstance(statement.table.c[name].type, CheckedType) for name in names)

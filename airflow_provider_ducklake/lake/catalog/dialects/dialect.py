@@ -207,11 +207,11 @@ class CatalogDialect(ABC):
 
     def server_time(self, connection: sa.Connection) -> datetime:
         """Return the catalog's clock as an aware time; a file has none of its own."""
-        asked = self.which_time()
+        asked = self.time_query()
         return asked["time"].ask(connection) if asked else datetime.now(UTC)
 
-    def which_time(self) -> dict[str, Question[datetime]]:
-        """Ask for the ``time`` on the catalog's clock; of a file nothing is asked."""
+    def time_query(self) -> dict[str, Question[datetime]]:
+        """Return the query for the ``time`` on the catalog's clock; of a file nothing is asked."""
         if self.clock is None:
             return {}
         return {"time": Question(sa.select(self.clock), lambda rows: rows[0][0])}
@@ -289,8 +289,8 @@ class CatalogDialect(ABC):
         """
         return name
 
-    def which_columns(self, like: Collection[str], schema: str | None) -> Question[dict[str, list[str]]]:
-        """Ask for the columns, in order, of each table whose name is like one of some patterns, with ``%``.
+    def columns_query(self, like: Collection[str], schema: str | None) -> Question[dict[str, list[str]]]:
+        """Return the query for the columns of the tables whose names are like some patterns (``%``).
 
         The answer raises an UntrustedValueError where there is anything but a plain table.
         """
@@ -299,11 +299,11 @@ class CatalogDialect(ABC):
 
     def has_table(self, connection: sa.Connection, name: str, schema: str | None) -> bool:
         """Return True if the database has a table of that name."""
-        return name in self.which_columns((name,), schema).ask(connection)
+        return name in self.columns_query((name,), schema).ask(connection)
 
     def table_names(self, connection: sa.Connection, schema: str | None) -> set[str]:
         """Return the names of a lake's tables in the database, or in a schema of it."""
-        return set(self.which_columns(("ducklake_%", "airflow_ducklake_%"), schema).ask(connection))
+        return set(self.columns_query(("ducklake_%", "airflow_ducklake_%"), schema).ask(connection))
 
     def index_names(self, connection: sa.Connection, table: str, schema: str | None) -> set[str]:
         """Return the names of a table's indexes."""
@@ -311,7 +311,7 @@ class CatalogDialect(ABC):
 
     def column_names(self, connection: sa.Connection, table: str, schema: str | None) -> list[str]:
         """Return the names of a table's columns, in order; none where there is no such table."""
-        return self.which_columns((table,), schema).ask(connection).get(table, [])
+        return self.columns_query((table,), schema).ask(connection).get(table, [])
 
     def inlined_types(
         self,
@@ -353,7 +353,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class CommitRetryPolicy:
     """How long to fight against others; with a busy SQLite file each attempt may take a minute."""
 
     max_attempts: int = 30
@@ -361,7 +361,7 @@ class RetryPolicy:
     longest_seconds: float = 300.0
 
 
-DEFAULT_RETRY = RetryPolicy()
+DEFAULT_RETRY = CommitRetryPolicy()
 
 
 class _LostRaceError(Exception):
@@ -386,7 +386,9 @@ def is_unknown_host(url: URL) -> bool:
     return False
 
 
-def with_retries(dialect: CatalogDialect, policy: RetryPolicy, attempt: Callable[[], T]) -> tuple[T, int]:
+def with_retries(
+    dialect: CatalogDialect, policy: CommitRetryPolicy, attempt: Callable[[], T]
+) -> tuple[T, int]:
     """Run ``attempt``, one whole transaction, again after lost races; return its result and the attempts."""
     started = time.monotonic()
     retrying = Retrying(

@@ -268,8 +268,8 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _advice_on_file(error: DBAPIError) -> str | None:
-    said = str(error.orig)
-    return next((advice for words, advice in _ADVICE_ON_FILE.items() if words in said), None)
+    text = str(error.orig)
+    return next((advice for words, advice in _ADVICE_ON_FILE.items() if words in text), None)
 
 
 def _cell(cell: sa.ColumnElement[Any], type_: DuckLakeType) -> sa.ColumnElement[Any]:

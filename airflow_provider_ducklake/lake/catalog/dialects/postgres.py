@@ -252,7 +252,7 @@ class PostgresDialect(CatalogDialect):
             return answers
 
     def writer(self, connection: sa.Connection) -> Writer:
-        return BatchWriter(connection, self._batches, self.which_columns)
+        return BatchWriter(connection, self._batches, self.columns_query)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:

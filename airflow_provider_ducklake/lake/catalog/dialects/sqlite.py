@@ -189,7 +189,7 @@ class SqliteDialect(CatalogDialect):
         version = connection.exec_driver_sql("PRAGMA schema_version").scalar_one()
         if self._schema_version not in (None, version):
             names = (*sorted(format_names()), *(f"{one}%" for one in OTHER_PREFIXES))
-            self.which_columns(names, None).ask(connection)
+            self.columns_query(names, None).ask(connection)
         self._schema_version = version
 
     @contextmanager

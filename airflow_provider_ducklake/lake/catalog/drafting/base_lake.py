@@ -60,8 +60,8 @@ class CatalogBase(BaseLake):
         """Return the newest snapshot, with the options of this moment."""
         tables = lake.catalog.tables
         questions: dict[str, Question[Any]] = {
-            "head": read_snapshots.which_head(tables),
-            "options": read.which_options(tables),
+            "head": read_snapshots.head_query(tables),
+            "options": read.options_query(tables),
         }
         with lake.translated():
             answers = lake.catalog.dialect.ask_at_once(questions)
@@ -210,7 +210,7 @@ class BaseRows:
         if table is None:
             return InlinedLayout()
         with self._reading() as connection:
-            newest = read_layouts.which_newest_layouts(self._catalog.tables, [table.table_id]).ask(connection)
+            newest = read_layouts.newest_layouts_query(self._catalog.tables, [table.table_id]).ask(connection)
             version = newest.get(table.table_id)
             if version is None:
                 return InlinedLayout()
@@ -255,7 +255,7 @@ class BaseRows:
         return any(_may_hold_null(file, column) for file in live)
 
     def _statistics(self, connection: Connection, table: TableSnapshot) -> Statistics:
-        return read_statistics.which_statistics(self._catalog.tables, [table.table_id]).ask(connection)
+        return read_statistics.statistics_query(self._catalog.tables, [table.table_id]).ask(connection)
 
 
 def _may_hold_null(file: DataFile | LiveDataFile, column: Column) -> bool:

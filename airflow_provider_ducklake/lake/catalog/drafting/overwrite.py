@@ -18,7 +18,7 @@ from ..committing.overlap import row_ids_of
 from ..snapshot import read, read_files, read_snapshots
 from ..snapshot.inlined_read import inlined_of, read_inlined
 from ..snapshot.inlined_tables import bare_table
-from ..snapshot.read_layouts import which_columns
+from ..snapshot.read_layouts import columns_query
 from ..snapshot.scan import load_table, partition_specs
 from .rows import Targets, delete_changes, end_files, positions_files, read_targets, read_targets_where
 
@@ -126,7 +126,7 @@ def changes_of_partitions(
     keys = frozenset(field.column_id for field in fields)
     with reading() as connection:
         specs = partition_specs(connection, catalog.tables, table.table_id)
-        columns = which_columns(catalog.tables, table.table_id).ask(connection)
+        columns = columns_query(catalog.tables, table.table_id).ask(connection)
         files = read_files.data_files(connection, catalog, table, stats_of=keys)
         rows = read_inlined(connection, catalog, table)
     bucketed_since = {one: columns.bucketed_since(table.schema.by_id(one)) for one in keys}
@@ -254,7 +254,7 @@ def _may_store_row_ids(file: LiveDataFile, record: CommitRecord) -> bool:
 def _rows_moved(connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord) -> bool:
     """Return True if rows may have moved to other files, also by the commit or if snapshots expired."""
     before = record.snapshot_id - 1
-    after = read_snapshots.which_newer(catalog.tables, before).ask(connection)
+    after = read_snapshots.newer_query(catalog.tables, before).ask(connection)
     newer = [snapshot for snapshot in after if snapshot.id <= table.snapshot.id]
     if len(newer) != table.snapshot.id - before:
         return True
@@ -289,7 +289,7 @@ def replaced_rows(found: EarlierRows, locate: Locate) -> tuple[kinds.Change, ...
     if whole:
         changes.append(end_files(targets.table, whole))
     changes.extend(delete_changes(targets, parts, found.row_ids, locate))
-    return tuple(_of_earlier_commit(changes))
+    return tuple(_changes_of_earlier_commit(changes))
 
 
 def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> kinds.Positions | None:
@@ -313,7 +313,7 @@ def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> kinds.
     return positions_of(without(places, deleted))
 
 
-def _of_earlier_commit(changes: Iterable[kinds.Change]) -> Iterator[kinds.Change]:
+def _changes_of_earlier_commit(changes: Iterable[kinds.Change]) -> Iterator[kinds.Change]:
     for change in changes:
         assert isinstance(change, kinds.EndFiles | kinds.AddDeletes | kinds.InlineDeletes)
         yield replace(change, of_earlier_commit=True)

@@ -20,7 +20,7 @@ from ..committing.commit import ChangeSet
 from ..database.connect import in_parts
 from ..snapshot import read_files
 from ..snapshot.inlined_read import inlined_delete_snapshots, missing_row_ids
-from ..snapshot.read_snapshots import which_head
+from ..snapshot.read_snapshots import head_query
 
 if TYPE_CHECKING:
     from ...format.files import LiveDataFile
@@ -77,7 +77,7 @@ def current_targets(
     if not file_ids and not row_ids:
         return _targets(catalog, table, ()), None
     of_table = [] if table.files is None else [file for file in table.files if file.id in set(file_ids)]
-    newest = {"head": which_head(catalog.tables)}
+    newest = {"head": head_query(catalog.tables)}
     if table.files is not None and not table.has_inlined_data:
         head: SnapshotId = catalog.dialect.ask_at_once(newest)["head"].id
         if head == table.snapshot.id:
@@ -239,9 +239,9 @@ def end_files(table: TableSnapshot, files: Sequence[LiveDataFile]) -> kinds.EndF
 def _dead_count(targets: Targets, file: LiveDataFile, positions: kinds.RowPositions, locate: Locate) -> int:
     """Count a file's deleted rows; deletes of other writers are read if all rows might be gone."""
     marks = targets.marks.get(file.id, {})
-    said = len(marks) + (file.delete_file.delete_count if file.delete_file is not None else 0)
-    if not said or said + positions.count < file.record_count:
-        return said
+    deleted = len(marks) + (file.delete_file.delete_count if file.delete_file is not None else 0)
+    if not deleted or deleted + positions.count < file.record_count:
+        return deleted
     from ...storage.deletes.deletes import deleted_before, row_count_of
 
     return len(deleted_before(file.delete_file, marks, row_count_of(file, locate), locate))

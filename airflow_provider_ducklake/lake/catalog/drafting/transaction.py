@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from uuid6 import uuid7
 
 from ... import errors
+from ...format import partitioning
 from ...format.arguments import methods_take_arguments
 from ...format.defaults import SqlDefault, SqlExpression, default_of
 from ...format.log_lines import logger
@@ -26,14 +27,6 @@ from ...format.names.identifiers import (
     is_storable,
 )
 from ...format.options import SKIP_STATS_COLUMNS, check_option, option_text
-from ...format.partitioning import (
-    PartitionField,
-    TransformKind,
-    check_partition_keys,
-    check_partition_values,
-    hive_directory,
-    parse_partition_by,
-)
 from ...format.schema import Default
 from ...format.snapshots import CommitInfo, CommittedSnapshot, DataFileId
 from ...format.sorting import keys_to_write_by, parse_sort_by
@@ -180,7 +173,7 @@ class LakeTransaction:
 
         name = QualifiedName.of(table)
         definition = table_definition(columns, not_null, defaults or {})
-        fields = parse_partition_by(partition_by, definition, str(name))
+        fields = partitioning.parse_partition_by(partition_by, definition, str(name))
         keys = parse_sort_by(sort_by, definition, str(name))
         existing = self._draft.find_table(name)
         if existing is not None and if_not_exists:
@@ -402,16 +395,16 @@ class LakeTransaction:
             ColumnNotFoundError: a key names no column.
         """
         draft = self._table(table)
-        fields = parse_partition_by(partition_by, draft.columns, str(draft.name))
+        fields = partitioning.parse_partition_by(partition_by, draft.columns, str(draft.name))
         self._warn_of_buckets(draft, fields)
         self._draft.put(draft.partitioned_by(fields))
 
-    def _warn_of_buckets(self, draft: TableDraft, fields: Sequence[PartitionField]) -> None:
+    def _warn_of_buckets(self, draft: TableDraft, fields: Sequence[partitioning.PartitionField]) -> None:
         before = set(enumerate(draft.partition_by))
         new = [
             one
             for place, one in enumerate(fields)
-            if one.transform.kind is TransformKind.BUCKET and (place, one) not in before
+            if one.transform.kind is partitioning.TransformKind.BUCKET and (place, one) not in before
         ]
         if new and draft.base is not None and self._base.rows.has_live(draft.base):
             column = draft.columns.by_id(new[0].column_id).name
@@ -751,10 +744,10 @@ class LakeTransaction:
         refuse_bad_strings(rows, draft.columns, str(draft.name))
         if not rows.num_rows:
             return
-        check_partition_keys(draft.partition_by, draft.columns, str(draft.name))
+        partitioning.check_partition_keys(draft.partition_by, draft.columns, str(draft.name))
         parts = list(split_by_partition(rows, draft.columns, draft.partition_by))
         for values, _ in parts:
-            check_partition_values(values, str(draft.name))
+            partitioning.check_partition_values(values, str(draft.name))
         if rows.num_rows <= draft.options.integer("data_inlining_row_limit"):
             batch = self._base.rows.inlined(rows, draft.columns)
             if batch is not None:
@@ -773,7 +766,7 @@ class LakeTransaction:
         settings = ParquetSettings.of_options(target.options)
         hive = settings.hive_file_pattern and target.partition_by
         directory = target.root + (
-            hive_directory(target.partition_by, target.columns, values) if hive else ""
+            partitioning.hive_directory(target.partition_by, target.columns, values) if hive else ""
         )
         with RollingWriter(
             target.columns, self._new_path(directory), settings, locate=self._lake.locate

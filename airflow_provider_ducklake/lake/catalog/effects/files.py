@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Table, Update, bindparam
 
-from ...format.files import (
-    ColumnStats,
-    DataFile,
-    NameMapping,
-    TableColumnStats,
-    TableStats,
-    key_text,
-    merge_files,
-)
+from ...format import files as file_facts
 from ...format.names.paths import is_absolute
 from ...format.partitioning import check_partition_values
 from ...format.types.ducklake_types import DuckLakeType, ScalarKind, is_float
@@ -44,7 +36,7 @@ def add_to_stats(  # noqa: PLR0913, PLR0917 - what was added, and to what
     schema: TableSchema,
     row_count: int,
     size_bytes: int,
-    incoming: Mapping[ColumnId, TableColumnStats | None],
+    incoming: Mapping[ColumnId, file_facts.TableColumnStats | None],
     state: CommitState,
     tables: CatalogTables,
 ) -> Iterator[Effect]:
@@ -55,7 +47,9 @@ def add_to_stats(  # noqa: PLR0913, PLR0917 - what was added, and to what
     before = state.stats(table_id)
     incoming = _without_skipped(table_id, incoming, state)
     if before is None:
-        yield from begin_stats(table_id, TableStats().add(row_count, size_bytes), incoming, state, tables)
+        yield from begin_stats(
+            table_id, file_facts.TableStats().add(row_count, size_bytes), incoming, state, tables
+        )
         return
     after = before.add(row_count, size_bytes)
     yield _counts(table_id, after, tables, is_first=False)
@@ -66,8 +60,8 @@ def add_to_stats(  # noqa: PLR0913, PLR0917 - what was added, and to what
 
 def begin_stats(
     table_id: TableId,
-    counts: TableStats,
-    incoming: Mapping[ColumnId, TableColumnStats | None],
+    counts: file_facts.TableStats,
+    incoming: Mapping[ColumnId, file_facts.TableColumnStats | None],
     state: CommitState,
     tables: CatalogTables,
 ) -> Iterator[Effect]:
@@ -80,8 +74,8 @@ def begin_stats(
 
 
 def _without_skipped(
-    table_id: TableId, incoming: Mapping[ColumnId, TableColumnStats | None], state: CommitState
-) -> Mapping[ColumnId, TableColumnStats | None]:
+    table_id: TableId, incoming: Mapping[ColumnId, file_facts.TableColumnStats | None], state: CommitState
+) -> Mapping[ColumnId, file_facts.TableColumnStats | None]:
     """Replace the rows' statistics by None (unknown) for columns that the table keeps no bounds of.
 
     A row of the table's statistics then goes, and is never made again: DuckDB 1.5 would take one without
@@ -91,7 +85,9 @@ def _without_skipped(
     return {one: None if one in skipped else stats for one, stats in incoming.items()}
 
 
-def _counts(table_id: TableId, after: TableStats, tables: CatalogTables, *, is_first: bool) -> Effect:
+def _counts(
+    table_id: TableId, after: file_facts.TableStats, tables: CatalogTables, *, is_first: bool
+) -> Effect:
     values = {
         "record_count": after.record_count,
         "next_row_id": after.next_row_id,
@@ -108,7 +104,7 @@ def _counts_update(table: Table) -> Update:
     return table.update().where(table.c.table_id == bindparam("of_table"))
 
 
-def _bounds(stats: TableColumnStats, table: Table) -> dict[str, Any]:
+def _bounds(stats: file_facts.TableColumnStats, table: Table) -> dict[str, Any]:
     return {
         "contains_null": stats.contains_null,
         "contains_nan": stats.contains_nan,
@@ -117,7 +113,7 @@ def _bounds(stats: TableColumnStats, table: Table) -> dict[str, Any]:
     }
 
 
-def bounds_of(stats: ColumnStats | TableColumnStats, table: Table) -> dict[str, Any]:
+def bounds_of(stats: file_facts.ColumnStats | file_facts.TableColumnStats, table: Table) -> dict[str, Any]:
     """Return bounds as columns of a table of statistics, and whether they are values where it says so."""
     bounds = {"min_value": stats.min_value, "max_value": stats.max_value}
     if "min_is_exact" not in table.c:
@@ -132,7 +128,7 @@ def no_bounds(table: Table) -> dict[str, None]:
 
 
 def _first(
-    table_id: TableId, columns: Mapping[ColumnId, TableColumnStats], tables: CatalogTables
+    table_id: TableId, columns: Mapping[ColumnId, file_facts.TableColumnStats], tables: CatalogTables
 ) -> Iterator[Effect]:
     if columns:
         table = tables["table_column_stats"]
@@ -146,12 +142,12 @@ def _first(
 def _widened(
     table_id: TableId,
     schema: TableSchema,
-    incoming: Mapping[ColumnId, TableColumnStats | None],
+    incoming: Mapping[ColumnId, file_facts.TableColumnStats | None],
     state: CommitState,
-) -> tuple[dict[ColumnId, TableColumnStats], list[ColumnId]]:
+) -> tuple[dict[ColumnId, file_facts.TableColumnStats], list[ColumnId]]:
     """Merge new rows into the existing column statistics; also list the columns that become unknown."""
     types = schema.leaf_types()
-    columns: dict[ColumnId, TableColumnStats] = {}
+    columns: dict[ColumnId, file_facts.TableColumnStats] = {}
     unknown: list[ColumnId] = []
     for column_id, existing in state.column_stats(table_id).items():
         if column_id not in types:
@@ -170,7 +166,7 @@ def _widened(
 
 def _changed(
     table_id: TableId,
-    columns: Mapping[ColumnId, TableColumnStats],
+    columns: Mapping[ColumnId, file_facts.TableColumnStats],
     unknown: list[ColumnId],
     state: CommitState,
     tables: CatalogTables,
@@ -194,7 +190,9 @@ def _bounds_update(table: Table) -> Update:
     return table.update().where(*where)
 
 
-def _existing_is_unknown(existing: TableColumnStats, table_id: TableId, state: CommitState) -> bool:
+def _existing_is_unknown(
+    existing: file_facts.TableColumnStats, table_id: TableId, state: CommitState
+) -> bool:
     if existing.extra_stats is not None:
         return False
     missing = (existing.min_value is None) + (existing.max_value is None)
@@ -202,7 +200,7 @@ def _existing_is_unknown(existing: TableColumnStats, table_id: TableId, state: C
     return missing == 1 or (missing > 1 and key in state.facts.unbounded) or key in state.facts.retyped
 
 
-def _bounds_are_nan(existing: TableColumnStats, type_: DuckLakeType) -> bool:
+def _bounds_are_nan(existing: file_facts.TableColumnStats, type_: DuckLakeType) -> bool:
     """Return True if NaN is taken for a bound, as the reference does with inlined rows."""
     return is_float(type_) and "nan" in (existing.min_value, existing.max_value)
 
@@ -211,7 +209,7 @@ def _bounds_are_nan(existing: TableColumnStats, type_: DuckLakeType) -> bool:
 def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the rows of new data files, with row ids and file ids from the snapshot being built."""
     table_id = state.table_id(change.table)
-    before = state.stats(table_id) or TableStats()
+    before = state.stats(table_id) or file_facts.TableStats()
     partition_id = change.partition_id
     if partition_id is None:
         partition_id = state.new_partition_id(table_id)
@@ -229,7 +227,9 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
     yield from add_files(table_id, change.name, files, state, tables)
     if deletes := list(_first_deletes(files, table_id, state)):
         yield insert(tables["delete_file"], *deletes)
-    incoming = merge_files((file.column_stats for file in change.files), change.schema.leaf_types())
+    incoming = file_facts.merge_files(
+        (file.column_stats for file in change.files), change.schema.leaf_types()
+    )
     size = sum(file.file_size_bytes for file in change.files)
     yield from add_to_stats(table_id, change.schema, change.record_count, size, incoming, state, tables)
     state.note_rows(table_id, before.next_row_id, change.record_count)
@@ -248,7 +248,7 @@ def _first_deletes(
 
 
 def map_file(
-    file: DataFile, table_id: TableId, state: CommitState, tables: CatalogTables
+    file: file_facts.DataFile, table_id: TableId, state: CommitState, tables: CatalogTables
 ) -> tuple[MappingId | None, list[Effect]]:
     """Return the id of a file's name mapping, None where it has none, and the rows of one that is new."""
     if file.mapping is None:
@@ -258,7 +258,7 @@ def map_file(
 
 
 def _mapping(
-    mapping_id: MappingId, mapping: NameMapping, table_id: TableId, tables: CatalogTables
+    mapping_id: MappingId, mapping: file_facts.NameMapping, table_id: TableId, tables: CatalogTables
 ) -> Iterator[Effect]:
     yield insert(
         tables["column_mapping"], {"mapping_id": mapping_id, "table_id": table_id, "type": "map_by_name"}
@@ -282,7 +282,7 @@ class NewFile(NamedTuple):
     """A new data file, and what its row says of its rows: since when they are there, and as what."""
 
     id: DataFileId
-    file: DataFile
+    file: file_facts.DataFile
     life: Mapping[str, int | None]
 
 
@@ -317,7 +317,7 @@ def _file_row(new: NewFile, table_id: TableId, state: CommitState, tables: Catal
         "record_count": file.record_count,
         "file_size_bytes": file.file_size_bytes,
         "footer_size": file.footer_size,
-        "encryption_key": key_text(file.encryption_key),
+        "encryption_key": file_facts.key_text(file.encryption_key),
         "row_id_start": None,
         "partition_id": None,
         "mapping_id": None,
@@ -374,7 +374,7 @@ def delete_row(
         "delete_count": deletes.delete_count,
         "file_size_bytes": deletes.file_size_bytes,
         "footer_size": deletes.footer_size,
-        "encryption_key": key_text(deletes.encryption_key),
+        "encryption_key": file_facts.key_text(deletes.encryption_key),
         "partial_max": deletes.partial_max,
     }
 

@@ -17,8 +17,8 @@ from ...format.snapshots import FIRST_GENERATION, CommitKey, CommitRecord, OnCle
 from ...transaction.changes_made import Replay, replay_of
 from ..database.connect import Question
 from ..database.tables import CatalogInteger, CatalogTimestamp, maybe
+from ..dialects.bootstrap import DIGEST, OwnTable
 from ..dialects.dialect import Catalog, Effect, in_transaction, insert
-from ..dialects.own_tables import DIGEST, OwnTable
 from . import restores
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ COMMITS = OwnTable(
 
 def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
     """Look up what was committed under the key, of all generations."""
-    return which_records(catalog, key).ask(connection)
+    return records_query(catalog, key).ask(connection)
 
 
-def which_records(catalog: Catalog, key: CommitKey) -> Question[list[CommitRecord]]:
-    """Ask for what was committed under the key, of all generations; see ``records``."""
+def records_query(catalog: Catalog, key: CommitKey) -> Question[list[CommitRecord]]:
+    """Return the query for what was committed under the key, of all generations; see ``records``."""
     return Question(_records_of(catalog, key), lambda rows: [_confirmed(row) for row in rows])
 
 

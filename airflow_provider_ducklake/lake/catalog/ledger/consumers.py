@@ -19,8 +19,8 @@ from ...errors import TransactionConflictError
 from ...format.snapshots import FIRST_GENERATION, CommitKey, Consumer, Consumption, SnapshotId, TableId
 from ..database.connect import Question
 from ..database.tables import CatalogInteger, CatalogText, CatalogTimestamp
+from ..dialects.bootstrap import DIGEST, OwnTable
 from ..dialects.dialect import Catalog, Effect, in_transaction, insert
-from ..dialects.own_tables import DIGEST, OwnTable
 
 CONSUMERS = OwnTable(
     "airflow_ducklake_consumer",
@@ -44,14 +44,14 @@ class Consumed:
     known: tuple[Consumption, ...]
 
 
-def which_consumptions(catalog: Catalog, consumer: Consumer) -> Question[tuple[Consumption, ...]]:
+def consumptions_query(catalog: Catalog, consumer: Consumer) -> Question[tuple[Consumption, ...]]:
     """Ask what a consumer has consumed, oldest first."""
-    query = _of_consumer(catalog.tables.metadata_schema)
+    query = _consumer_query(catalog.tables.metadata_schema)
     return Question(query, _consumptions, {"digest": consumer.digest})
 
 
 @lru_cache
-def _of_consumer(metadata_schema: str | None) -> Select[Any]:
+def _consumer_query(metadata_schema: str | None) -> Select[Any]:
     table = CONSUMERS.in_schema(metadata_schema)
     is_ours = table.c.consumer == bindparam("digest", type_=String)
     return select(table).where(is_ours).order_by(table.c.snapshot_id, table.c.table_id)
@@ -74,7 +74,7 @@ def consumptions(connection: Connection, catalog: Catalog, consumer: Consumer) -
     """Look up what a consumer has consumed, oldest first."""
     if not CONSUMERS.exists(connection, catalog):
         return ()
-    return which_consumptions(catalog, consumer).ask(connection)
+    return consumptions_query(catalog, consumer).ask(connection)
 
 
 def check_unchanged(consumed: Consumed, now: Sequence[Consumption]) -> None:

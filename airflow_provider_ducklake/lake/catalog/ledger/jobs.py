@@ -24,8 +24,8 @@ from ...format.snapshots import CommitKey, SnapshotId
 from ...planning.writing.write import JobTarget
 from ..database.connect import Question, in_parts
 from ..database.tables import CatalogInteger, CatalogText, CatalogTimestamp, maybe
+from ..dialects.bootstrap import DIGEST, OwnTable
 from ..dialects.dialect import DEFAULT_RETRY, Catalog, Effect, in_transaction, insert, with_retries
-from ..dialects.own_tables import DIGEST, OwnTable
 
 log = logger(__name__)
 
@@ -63,14 +63,14 @@ def register(catalog: Catalog, job_id: str, prefix: str, target: JobTarget | Non
     row: dict[str, Any] = {"job_id": job_id, "prefix": prefix, "released_at": None}
     if target is not None:
         row |= {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
-    if not _insert(catalog, row, missing=JOBS.which_missing(catalog)):
+    if not _insert(catalog, row, missing=JOBS.missing_query(catalog)):
         JOBS.ensure(catalog)
         _insert(catalog, row)
 
 
 def _insert(catalog: Catalog, row: Mapping[str, Any], **asked: Question[Any]) -> bool:
     """Insert a row in two round trips, unless the table is ``missing``."""
-    asked |= catalog.dialect.which_time()
+    asked |= catalog.dialect.time_query()
 
     def attempt() -> bool:
         with catalog.dialect.writing_after(asked) as (connection, answers):
@@ -119,8 +119,8 @@ def check_open(job_ids: Iterable[str], known: Mapping[str, RegisteredJob]) -> No
             raise FilesReleasedError(job_id)
 
 
-def which_jobs(catalog: Catalog, job_ids: Collection[str]) -> Question[dict[str, RegisteredJob]]:
-    """Ask for those of the jobs that are registered, by their ids."""
+def jobs_query(catalog: Catalog, job_ids: Collection[str]) -> Question[dict[str, RegisteredJob]]:
+    """Return the query for those of the jobs that are registered, by their ids."""
     return Question(_registered(catalog, JOBS.of(catalog).c.job_id.in_(job_ids)), _jobs)
 
 
@@ -138,7 +138,7 @@ def registered_jobs(
     connection: sa.Connection, catalog: Catalog, job_ids: Collection[str]
 ) -> dict[str, RegisteredJob]:
     """Look up those of the jobs that are registered, by their ids."""
-    return _jobs(JOBS.rows(connection, catalog, which_jobs(catalog, job_ids).query))
+    return _jobs(JOBS.rows(connection, catalog, jobs_query(catalog, job_ids).query))
 
 
 def all_jobs(connection: sa.Connection, catalog: Catalog) -> dict[str, RegisteredJob]:

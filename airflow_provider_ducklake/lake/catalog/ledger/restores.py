@@ -20,8 +20,8 @@ from ...format.snapshots import JsonValue, RestoredTable, SnapshotId, TableId
 from ...transaction.changes import Change, NoteRestored, RestoreRows
 from ..database.connect import in_parts
 from ..database.tables import CatalogInteger, CatalogTables
+from ..dialects.bootstrap import OwnTable
 from ..dialects.dialect import Catalog, Effect, insert
-from ..dialects.own_tables import OwnTable
 
 if TYPE_CHECKING:
     from ...transaction.commit_state import CommitState

@@ -182,7 +182,7 @@ def put_joined(connection: Connection, tables: CatalogTables, joined: Iterable[J
 
 
 @dataclass(frozen=True, slots=True)
-class MergedFile:
+class OldMergedFile:
     """A data file whose rows came by several snapshots: each with the number of rows up to it, ascending."""
 
     id: int
@@ -201,28 +201,28 @@ class MergedFile:
 class StampedCopy:
     """The copy of a merged file, beside it."""
 
-    of: MergedFile
+    of: OldMergedFile
     place: Place
     written: Written
 
 
 @dataclass(frozen=True, slots=True)
-class MergedFiles:
+class OldMergedFiles:
     """Merged files whose rows the catalog counts by snapshot, and files (id, newest snapshot) that hold it.
 
     ``refusals`` are the files whose counts are not consistent, each with what to do.
     """
 
-    counted: tuple[MergedFile, ...] = ()
+    counted: tuple[OldMergedFile, ...] = ()
     stamped: tuple[tuple[int, int], ...] = ()
     refusals: tuple[str, ...] = ()
 
 
-def read_merged_files(connection: Connection, tables: CatalogTables) -> MergedFiles:
+def read_merged_files(connection: Connection, tables: CatalogTables) -> OldMergedFiles:
     """Return the merged files of a catalog of the version that ``tables`` has."""
     file, snapshot = tables["data_file"], tables["snapshot"]
     if tables.version >= SpecVersion.V0_4:
-        return MergedFiles()
+        return OldMergedFiles()
     rows = connection.execute(
         select(file)
         .where(file.c.partial_file_info.is_not(None), file.c.partial_file_info != "")
@@ -243,16 +243,16 @@ def read_merged_files(connection: Connection, tables: CatalogTables) -> MergedFi
             continue
         if one.newest >= oldest:
             counted.append(one)
-    return MergedFiles(tuple(counted), tuple(stamped), tuple(refusals))
+    return OldMergedFiles(tuple(counted), tuple(stamped), tuple(refusals))
 
 
-def _counted(row: Row[Any], folders: Mapping[int, CatalogPath]) -> MergedFile:
+def _counted(row: Row[Any], folders: Mapping[int, CatalogPath]) -> OldMergedFile:
     if row.table_id not in folders:
         raise CatalogError(
             f"The merged file {row.path} belongs to table {row.table_id}, which the catalog does not have. "
             "Restore the catalog from a backup."
         )
-    return MergedFile(
+    return OldMergedFile(
         row.data_file_id,
         Place(CatalogPath(row.path, row.path_is_relative), folders[row.table_id]),
         snapshot_counts(row.partial_file_info, row.record_count, row.path),
@@ -261,7 +261,7 @@ def _counted(row: Row[Any], folders: Mapping[int, CatalogPath]) -> MergedFile:
     )
 
 
-def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Location]) -> StampedCopy:
+def copy_stamped(file: OldMergedFile, data_path: str, locate: Callable[[str], Location]) -> StampedCopy:
     """Write the copy of a merged file."""
     from ...storage.moving.restored import write_stamped
 
@@ -270,7 +270,7 @@ def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Locat
     return StampedCopy(file, new, write_stamped(source, locate(new.full(data_path)), file.counts))
 
 
-def needs_copy(file: MergedFile, data_path: str, locate: Callable[[str], Location]) -> bool:
+def needs_copy(file: OldMergedFile, data_path: str, locate: Callable[[str], Location]) -> bool:
     """Return True if a merged file must be copied: it lacks the column with each row's snapshot."""
     from ...storage.moving.restored import check_copyable, is_stamped
 

@@ -51,7 +51,7 @@ def read_renames(
     if old == new:
         return (), ()
     changes, refusals = [], []
-    layouts = dialect.which_columns(("ducklake_inlined_data_%",), target.metadata_schema).ask(connection)
+    layouts = dialect.columns_query(("ducklake_inlined_data_%",), target.metadata_schema).ask(connection)
     for name, of in _registered(connection, source):
         found = renamed_columns(name, of, layouts.get(name), old, new)
         if found.refusal is not None:

@@ -70,7 +70,7 @@ def back_up(dialect: CatalogDialect, connection: Connection, version: SpecVersio
 
 log = logger(__name__)
 
-_NO_MERGED_FILES = old_files.MergedFiles()
+_NO_MERGED_FILES = old_files.OldMergedFiles()
 _MAY_NOT_ALTER = "The database's user may not alter the catalog's tables."
 _MAX_PLANS = 10  # an old client that merges files all the while has to stop some time
 
@@ -105,7 +105,7 @@ class _Plan:
     snapshot_id: int
     grow: tuple[LayoutChange, ...] = ()
     fills: tuple[Fill, ...] = ()
-    merged: old_files.MergedFiles = _NO_MERGED_FILES
+    merged: old_files.OldMergedFiles = _NO_MERGED_FILES
     chains: tuple[old_files.DeleteChain, ...] = ()
     shrink: tuple[LayoutChange, ...] = ()
     refusals: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class _Plan:
         """Return True if the catalog has the version, or a newer one."""
         return self.version >= self.target
 
-    def result(self, to_copy: Collection[old_files.MergedFile], *, dry_run: bool) -> MigrationResult:
+    def result(self, to_copy: Collection[old_files.OldMergedFile], *, dry_run: bool) -> MigrationResult:
         """Build the result, given the merged files to copy."""
         size = sum(file.size or 0 for file in to_copy) + sum(
             file.size or 0 for chain in self.chains for file in chain.files
@@ -178,7 +178,7 @@ def migrate(
         refusals = (*plan.refusals, *migration.why_not_readable(plan))
         return replace(plan, refusals=refusals).result(migration.to_copy(plan), dry_run=True)
     plan.check()
-    migration.look_at(plan)
+    migration.inspect(plan)
     try:
         result = migration.run(plan)
     except BaseException:
@@ -232,22 +232,22 @@ class _Migration:
         self._wants_backup = wants_backup
         self._schema = catalog.tables.metadata_schema
         self._tables = catalog_tables(target, self._schema)
-        self._needs_copy: dict[old_files.MergedFile, bool] = {}
-        self._copies: dict[old_files.MergedFile, old_files.StampedCopy] = {}
+        self._needs_copy: dict[old_files.OldMergedFile, bool] = {}
+        self._copies: dict[old_files.OldMergedFile, old_files.StampedCopy] = {}
         self._joined: dict[old_files.DeleteChain, old_files.JoinedDeletes] = {}
         self._backup: Path | None = None
         self._named: set[Place] = set()  # files that the catalog may name by now
         self._may_be_committed = False
 
-    def look_at(self, plan: _Plan) -> None:
+    def inspect(self, plan: _Plan) -> None:
         """Find out which merged files have to be copied; nothing is written."""
         from ...storage.files.parallel import in_threads
 
         if plan.merged.counted or plan.chains:
             self._files.refuse()
-        in_threads(self._look, [file for file in plan.merged.counted if file not in self._needs_copy])
+        in_threads(self._inspect_file, [file for file in plan.merged.counted if file not in self._needs_copy])
 
-    def _look(self, file: old_files.MergedFile) -> None:
+    def _inspect_file(self, file: old_files.OldMergedFile) -> None:
         self._needs_copy[file] = old_files.needs_copy(file, self._catalog.data_path, self._files.locate)
 
     def why_not_readable(self, plan: _Plan) -> tuple[str, ...]:
@@ -255,7 +255,7 @@ class _Migration:
         from ...storage.files.parallel import in_threads
 
         data_path, locate = self._catalog.data_path, self._files.locate
-        tries = [_Try(partial(self._look, file), file.newest) for file in plan.merged.counted]
+        tries = [_Try(partial(self._inspect_file, file), file.newest) for file in plan.merged.counted]
         tries += [
             _Try(partial(old_files.deletes_of, chain, data_path, locate), chain.files[-1].begin - 1)
             for chain in plan.chains
@@ -264,14 +264,14 @@ class _Migration:
             return (refusal,)
         return tuple(one for one in in_threads(_Try.why_not, tries) if one is not None)
 
-    def to_copy(self, plan: _Plan) -> list[old_files.MergedFile]:
+    def to_copy(self, plan: _Plan) -> list[old_files.OldMergedFile]:
         """Return the merged files of a plan that have to be copied, as far as they could be read."""
         return [file for file in plan.merged.counted if self._needs_copy.get(file, False)]
 
     def run(self, plan: _Plan) -> MigrationResult:
         """Copy the files, then change the catalog; start again if it got other merged files by then."""
         for _ in range(_MAX_PLANS):
-            self.look_at(plan)
+            self.inspect(plan)
             self._write(plan)
             done, _ = with_retries(self._catalog.dialect, DEFAULT_RETRY, self._attempt)
             if isinstance(done, MigrationResult):
@@ -293,7 +293,7 @@ class _Migration:
         for place in beside:
             self._catalog.check_writable(place.full(data_path))
 
-        def copy(file: old_files.MergedFile) -> None:
+        def copy(file: old_files.OldMergedFile) -> None:
             self._copies[file] = old_files.copy_stamped(file, data_path, locate)
 
         in_threads(copy, [file for file in self.to_copy(plan) if file not in self._copies])

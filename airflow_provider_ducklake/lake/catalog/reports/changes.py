@@ -15,7 +15,7 @@ from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..snapshot import read_snapshots
 from ..snapshot.inlined_read import inlined_delete_snapshots, inlined_history
 from ..snapshot.read_files import live_data_file, live_delete_file
-from ..snapshot.read_layouts import which_columns
+from ..snapshot.read_layouts import columns_query
 from ..snapshot.read_statistics import name_mappings
 from ..snapshot.scan import load_table
 
@@ -46,7 +46,7 @@ def find_changes(
         tuple(_histories(connection, catalog, table, start)),
         inlined_history(connection, catalog, table),
         _rewrites(connection, catalog, table, start),
-        which_columns(catalog.tables, table.table_id).ask(connection).since(end.id),
+        columns_query(catalog.tables, table.table_id).ask(connection).since(end.id),
     )
 
 
@@ -126,7 +126,7 @@ def _delete_files(
 
 
 def _rewrites(connection: Connection, catalog: Catalog, table: TableSnapshot, start: int) -> frozenset[int]:
-    newer = read_snapshots.which_newer(catalog.tables, start - 1).ask(connection)
+    newer = read_snapshots.newer_query(catalog.tables, start - 1).ask(connection)
     return frozenset(one.id for one in newer if _rewrites_files(one.changes, table.table_id))
 
 
@@ -156,13 +156,13 @@ class ChangeFeed:
 
     def insertions(self) -> pa.Table:
         """Return the rows that came, also by updates, without ``change_type``."""
-        return self._of("insert", "update_postimage")
+        return self._rows_of_kinds("insert", "update_postimage")
 
     def deletions(self) -> pa.Table:
         """Return the rows that went, also by updates, without ``change_type``."""
-        return self._of("delete", "update_preimage")
+        return self._rows_of_kinds("delete", "update_preimage")
 
-    def _of(self, *kinds: str) -> pa.Table:
+    def _rows_of_kinds(self, *kinds: str) -> pa.Table:
         import pyarrow as pa
         import pyarrow.compute as pc
 

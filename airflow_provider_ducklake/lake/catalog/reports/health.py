@@ -91,7 +91,7 @@ def health(connection: sa.Connection, catalog: Catalog, names: Collection[TableN
         read_snapshots.snapshot_at(connection, catalog, oldest).time,
         connection.execute(sa.select(sa.func.count()).select_from(scheduled)).scalar_one(),
         tuple(
-            _of_table(
+            _table_health(
                 str(row.qualified),
                 data.get(row.id, {}),
                 deletes.get(row.id, {}),
@@ -103,7 +103,7 @@ def health(connection: sa.Connection, catalog: Catalog, names: Collection[TableN
     )
 
 
-def _of_table(
+def _table_health(
     name: str,
     data: Mapping[str, int],
     deletes: Mapping[str, int],

@@ -267,7 +267,7 @@ def _bounds(connection: sa.Connection, catalog: Catalog, table: TableSnapshot, c
     if any(file.id in marked for file in files):
         raise InexactError
     inlined = read_inlined(connection, catalog, table)
-    return widened(found, _of_inlined(inlined, column))
+    return widened(found, _inlined_bounds(inlined, column))
 
 
 def _history(
@@ -284,7 +284,7 @@ def _history(
     return ColumnHistory(column, min(row.since for row in found), frozenset(row.column_type for row in found))
 
 
-def _of_inlined(parts: Sequence[InlinedRows], column: Column) -> Bounds:
+def _inlined_bounds(parts: Sequence[InlinedRows], column: Column) -> Bounds:
     from ...storage.arrow.arrow_types import values_of
     from ...storage.rows.inlined_values import inlined_in_schema
 

@@ -26,7 +26,7 @@ from ...planning.reading.watch import (
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..database.connect import Question
 from ..snapshot import read, read_snapshots
-from ..snapshot.read_files import which_partition_values
+from ..snapshot.read_files import partition_values_query
 from ..snapshot.scan import partition_specs
 from .changes import find_changes
 
@@ -51,15 +51,15 @@ class News:
 
 def news(catalog: Catalog, since: int | None) -> News:
     """Read the snapshots after one, in a single statement if there is none (None: only the newest one)."""
-    tables, all_tables = catalog.tables, read.which_tables(catalog.tables, None)
+    tables, all_tables = catalog.tables, read.tables_query(catalog.tables, None)
     if since is None:
         first: dict[str, Question[Any]] = {
-            "head": read_snapshots.which_head(tables),
+            "head": read_snapshots.head_query(tables),
             "tables": all_tables,
         }
         answers = catalog.dialect.ask_at_once(first)
         return News(answers["head"], (), _ids(answers["tables"]))
-    progress = catalog.dialect.ask_at_once({"it": read_snapshots.which_progress(tables, since, None)})["it"]
+    progress = catalog.dialect.ask_at_once({"it": read_snapshots.progress_query(tables, since, None)})["it"]
     if not progress.newer:
         return News(progress.head, (), None)
     found = catalog.dialect.ask_at_once({"tables": all_tables})  # may be newer, which is harmless
@@ -80,16 +80,16 @@ def table_changes(
     """
     wanted, tables = wanted_words(kinds), catalog.tables
     first: dict[str, Question[Any]] = {
-        "head": read_snapshots.which_head(tables),
-        "rows": read.which_tables(tables, None, name),
-        "newer": read_snapshots.which_newer(tables, since),
+        "head": read_snapshots.head_query(tables),
+        "rows": read.tables_query(tables, None, name),
+        "newer": read_snapshots.newer_query(tables, since),
     }
     with catalog.dialect.reading_after(first) as (connection, answers):
         if not answers["rows"]:
             return None
         row, newer, head = answers["rows"][0], answers["newer"], answers["head"]
         deleting = [one for one in newer if _deletes(one.changes, row.id)]
-        asked = _which_made(tables, row.id, deleting) if deleting and DELETE in wanted else {}
+        asked = _made_query(tables, row.id, deleting) if deleting and DELETE in wanted else {}
         made = catalog.dialect.ask(connection, asked, is_last=True)
     flushes = set(_flushes(newer, deleting, **made)) if made else set()
     found = {
@@ -110,7 +110,7 @@ def _deletes(records: Collection[ChangeRecord], table_id: int) -> bool:
     return any(one.kind is ChangeKind.DELETED_FROM_TABLE and one.object_id == table_id for one in records)
 
 
-def _which_made(
+def _made_query(
     tables: CatalogTables, table_id: int, deleting: Sequence[RecordedSnapshot]
 ) -> dict[str, Question[Any]]:
     """Ask which delete files got their ids from snapshots, and which snapshots ended data files."""
@@ -168,7 +168,7 @@ def touched_partitions(
     if not specs:
         return ()
     ids = [one.id for one in files]
-    asked = which_partition_values(catalog.tables, plan.table.table_id, ids)
+    asked = partition_values_query(catalog.tables, plan.table.table_id, ids)
     values = asked.ask(connection) if ids else {}
     found: set[str] = set()
     for file in files:
@@ -177,7 +177,7 @@ def touched_partitions(
         if name is None:
             return None
         found.add(name)
-    for name in _of_inlined(plan):
+    for name in _partitions_of_inlined(plan):
         if name is None:
             return None
         found.add(name)
@@ -191,7 +191,7 @@ def _key(plan: ChangeFeedPlan, spec: PartitionSpec, values: Sequence[str | None]
     return partition_key(spec.fields, plan.table.schema, values)
 
 
-def _of_inlined(plan: ChangeFeedPlan) -> Iterator[str | None]:
+def _partitions_of_inlined(plan: ChangeFeedPlan) -> Iterator[str | None]:
     """Yield the partitions that rows in the catalog will be flushed to."""
     from ...storage.arrow.rows import split_by_partition
     from ...storage.rows.inlined_values import inlined_in_schema
@@ -221,14 +221,14 @@ def authors_of(
     connection: Connection, catalog: Catalog, table_id: int, after: int, upto: int
 ) -> tuple[str, ...]:
     """Return who changed a table in snapshots after one, up to another, as far as they say, sorted."""
-    newer = read_snapshots.which_newer(catalog.tables, after).ask(connection)
+    newer = read_snapshots.newer_query(catalog.tables, after).ask(connection)
     ours = (one for one in newer if one.id <= upto and any(of.object_id == table_id for of in one.changes))
     return tuple(sorted({one.author for one in ours if one.author}))
 
 
 def commit_reports(connection: Connection, catalog: Catalog, snapshot: Snapshot) -> Iterator[RangeReport]:
     """Yield what a snapshot did to each table that it changed; upkeep changes none."""
-    newer = read_snapshots.which_newer(catalog.tables, snapshot.id - 1).ask(connection)
+    newer = read_snapshots.newer_query(catalog.tables, snapshot.id - 1).ask(connection)
     recorded = next((one for one in newer if one.id == snapshot.id), None)
     if recorded is None:
         return
@@ -244,7 +244,7 @@ def commit_reports(connection: Connection, catalog: Catalog, snapshot: Snapshot)
 
 def _flushed(connection: Connection, catalog: Catalog, table_id: int, recorded: RecordedSnapshot) -> bool:
     """Return True if a snapshot that deletes from a table only moved older inlined deletes into files."""
-    made = catalog.dialect.ask(connection, _which_made(catalog.tables, table_id, [recorded]))
+    made = catalog.dialect.ask(connection, _made_query(catalog.tables, table_id, [recorded]))
     return recorded.id in _flushes([recorded], [recorded], **made)
 
 

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 
 def tables_to_restore(
-    connection: Connection, tables: CatalogTables, scope: Scope, target: Snapshot, head: Snapshot
-) -> Scope:
+    connection: Connection, tables: CatalogTables, scope: RestoreScope, target: Snapshot, head: Snapshot
+) -> RestoreScope:
     """Drop the tables that are already known to match the target snapshot from a scope."""
-    since = _Since(read_snapshots.which_newer(tables, target.id).ask(connection), target, head)
+    since = _Since(read_snapshots.newer_query(tables, target.id).ask(connection), target, head)
     heirs = dict(_unchanged_heirs(scope, since))
     return replace(
         scope,
@@ -52,7 +52,7 @@ def tables_to_restore(
     )
 
 
-def _unchanged_heirs(scope: Scope, since: _Since) -> Iterator[tuple[TableId, TableId]]:
+def _unchanged_heirs(scope: RestoreScope, since: _Since) -> Iterator[tuple[TableId, TableId]]:
     """Yield tables that a restore recreated and that are unchanged since, each with its original."""
     old = {pair.target.id: pair.target for pair in scope.tables if pair.target is not None}
     for pair in scope.tables:
@@ -158,7 +158,7 @@ class TargetSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class RestoreScope:
     """The objects to restore; ``homes`` are the target schemas of the schemas at that snapshot."""
 
     tables: tuple[Pair[TableRow], ...]
@@ -174,7 +174,7 @@ class Scope:
 
 def scope_of_table(
     connection: Connection, tables: CatalogTables, target: Snapshot, current: Snapshot, name: QualifiedName
-) -> Scope:
+) -> RestoreScope:
     """Find the table that had a name at the target snapshot, or else has it now.
 
     A table that took the name of one that was dropped since is dropped for it, as by CREATE OR REPLACE. Its
@@ -190,7 +190,7 @@ def scope_of_table(
     if read.find_view(connection, tables, current.id, was.qualified) is not None:
         raise AlreadyExistsError("view", str(was.qualified))
     replaced = tuple(Pair(None, other) for other in others)
-    return Scope((Pair(was, live), *replaced), homes, schemas=created)
+    return RestoreScope((Pair(was, live), *replaced), homes, schemas=created)
 
 
 def _table_then(
@@ -211,7 +211,7 @@ def scope_of_schemas(
     target: Snapshot,
     current: Snapshot,
     schema: SchemaPath | None,
-) -> Scope:
+) -> RestoreScope:
     """Return all that lay in a schema then, or lies in it now, schemas as well; in any schema (None)."""
 
     def chosen(at: Snapshot) -> list[SchemaRow]:
@@ -240,7 +240,7 @@ def scope_of_schemas(
         _macros_in(connection, tables, current, new),
         lambda one: one.row.id,
     )
-    return Scope(of_tables, homes, of_views, of_macros, (*dropped, *created))
+    return RestoreScope(of_tables, homes, of_views, of_macros, (*dropped, *created))
 
 
 def _homes(  # noqa: PLR0913 - which schemas, of when, and what makes them the same
@@ -336,7 +336,7 @@ def _macros_in(
 
 
 def view_changes(
-    connection: Connection, tables: CatalogTables, scope: Scope, target: Snapshot, current: Snapshot
+    connection: Connection, tables: CatalogTables, scope: RestoreScope, target: Snapshot, current: Snapshot
 ) -> Iterator[kinds.Change]:
     """Yield what brings views back, with their names and comments, and what drops those made since."""
     numbers = count()
@@ -374,7 +374,7 @@ def _renamed(target: ViewRow, current: ViewRow) -> Iterator[kinds.Change]:
         yield kinds.RenameView(current.id, current.name, target.name)
 
 
-def macro_changes(scope: Scope, target: Snapshot) -> Iterator[kinds.Change]:
+def macro_changes(scope: RestoreScope, target: Snapshot) -> Iterator[kinds.Change]:
     """Yield what brings macros back, and what drops those made since."""
     for pair in scope.macros:
         if pair.target is None and pair.current is not None:
@@ -499,12 +499,14 @@ class PlannedTable:
         """The action on the table, for the result."""
         current = self.history.current
         action = rules.RestoreAction.RECREATED if current is None else rules.RestoreAction.CHANGED
-        said = rules.TableRestoration.of(self.history.target.table, action, self.files, self.history.inlined)
+        restoration = rules.TableRestoration.of(
+            self.history.target.table, action, self.files, self.history.inlined
+        )
         if self.new is not None:
             to_files = sum(len(part.rows) for part in self.history.returning)
-            said = replace(said, rows_returned=said.rows_returned + to_files)
+            restoration = replace(restoration, rows_returned=restoration.rows_returned + to_files)
         words = rules.described(self.definition, None if current is None else current.table)
-        return replace(said, definition=tuple(words))
+        return replace(restoration, definition=tuple(words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,7 +571,7 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
     planned = []
     for number, history in enumerate(histories):
         restoring = Restoring(history.target, history.current, locate)
-        files = rules.plan_files(history.files, in_threads(restoring.look, history.files.doubtful))
+        files = rules.plan_files(history.files, in_threads(restoring.file_state, history.files.doubtful))
         home = scope.homes[history.row.schema.id]
         if history.counters is not None:
             new = _new_table(kinds.NewTableRef(number), history.row, history.counters, home, catalog)
@@ -612,7 +614,7 @@ def _snapshot(connection: Connection, catalog: Catalog, at: int | datetime | str
 
 def _scope(
     connection: Connection, catalog: Catalog, request: RestoreRequest, target: Snapshot, head: Snapshot
-) -> Scope:
+) -> RestoreScope:
     if request.table is not None:
         return scope_of_table(connection, catalog.tables, target, head, request.table)
     return scope_of_schemas(connection, catalog.tables, target, head, request.schema)

@@ -19,9 +19,9 @@ from ..database.connect import in_parts
 from ..snapshot import read, read_files
 from ..snapshot.inlined_read import inlined_delete_marks, inlined_ended_since, inlined_of, read_inlined
 from ..snapshot.inlined_tables import bare_table
-from ..snapshot.read_files import which_file_stats
-from ..snapshot.read_layouts import layout_schema, which_columns, which_newest_layouts
-from ..snapshot.read_statistics import which_statistics
+from ..snapshot.read_files import file_stats_query
+from ..snapshot.read_layouts import columns_query, layout_schema, newest_layouts_query
+from ..snapshot.read_statistics import statistics_query
 from ..snapshot.scan import load_table
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def read_history(  # noqa: PLR0913 - what is restored, from when to when
 
 
 def _counters(connection: Connection, tables: CatalogTables, table_id: TableId) -> Counters:
-    stats = which_statistics(tables, [table_id]).ask(connection).tables.get(table_id, TableStats())
+    stats = statistics_query(tables, [table_id]).ask(connection).tables.get(table_id, TableStats())
     return Counters(stats.next_row_id, ColumnId(read.next_column_id(connection, tables, table_id) - 1))
 
 
@@ -111,7 +111,7 @@ def _history(
         definition_then,
         definition_now,
         compare_files(old, new, marks_then, marks_now),
-        which_columns(catalog.tables, old.table_id).ask(connection).since(target.id),
+        columns_query(catalog.tables, old.table_id).ask(connection).since(target.id),
         inlined,
         inlined_ended_since(connection, catalog, old) if is_returning else (),
         _retyped(connection, catalog.tables, old),
@@ -203,7 +203,7 @@ def _other_types(
 
 
 def _has_layout(connection: Connection, tables: CatalogTables, target: TableSnapshot) -> bool:
-    newest = which_newest_layouts(tables, [target.table_id]).ask(connection).get(target.table_id)
+    newest = newest_layouts_query(tables, [target.table_id]).ask(connection).get(target.table_id)
     if newest is None:
         return False
     return same_layout(layout_schema(connection, tables, target.table_id, newest), target.schema)
@@ -217,6 +217,6 @@ def with_statistics(
     stats = {
         file_id: known
         for ids in in_parts(file.id for file in given)
-        for file_id, known in which_file_stats(catalog.tables, table_id, ids, None).ask(connection).items()
+        for file_id, known in file_stats_query(catalog.tables, table_id, ids, None).ask(connection).items()
     }
     return [replace(file, column_stats=stats.get(file.id, {})) for file in given]

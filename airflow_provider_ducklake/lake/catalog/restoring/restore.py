@@ -84,9 +84,9 @@ class _Work:
         yield from planned.others
         yield from planned.unchanged
         for table in planned.tables:
-            yield from self._of_table(table)
+            yield from self._changes_of_table(table)
 
-    def _of_table(self, planned: PlannedTable) -> Iterator[Change]:
+    def _changes_of_table(self, planned: PlannedTable) -> Iterator[Change]:
         history = planned.history
         table = history.target.table
         files = tuple(self._new_files(planned)) if planned.makes_files else ()

@@ -27,7 +27,7 @@ from .inlined_tables import (
     inlined_table_name,
     names_of,
 )
-from .read_layouts import ColumnVersions, Layout, layout_schema, which_columns, which_layouts
+from .read_layouts import ColumnVersions, RegisteredLayout, columns_query, layout_schema, layouts_query
 
 if TYPE_CHECKING:
     from ...format.schema import TableSchema
@@ -43,24 +43,24 @@ class Inlined:
 
     catalog: Catalog
     table: TableSnapshot
-    layouts: Sequence[Layout]
+    layouts: Sequence[RegisteredLayout]
     found: Mapping[str, Sequence[str]]
     columns: ColumnVersions
 
     @classmethod
     def of(cls, catalog: Catalog, table: TableSnapshot, answers: Mapping[str, Any]) -> Self:
-        """Build the reader of a table's inlined rows from the answers to ``which_inlined``."""
+        """Build the reader of a table's inlined rows from the answers to ``inlined_query``."""
         return cls(catalog, table, _there(answers), answers["found"], answers["columns"])
 
-    def which_rows(self, condition: Condition) -> dict[str, Question[InlinedRows]]:
+    def rows_query(self, condition: Condition) -> dict[str, Question[InlinedRows]]:
         """Build the queries for the rows that satisfy a condition, oldest layout first.
 
         The answers raise a CatalogError if the columns that an inlined table was made with are lost, an
         UnsupportedFeatureError in a database whose inlined tables we cannot read.
         """
-        return {one.name: self._which_rows_of(one, condition) for one in self.layouts}
+        return {one.name: self._layout_query(one, condition) for one in self.layouts}
 
-    def _which_rows_of(self, layout: Layout, condition: Condition) -> Question[InlinedRows]:
+    def _layout_query(self, layout: RegisteredLayout, condition: Condition) -> Question[InlinedRows]:
         schema = self.columns.at(layout.begin)
         catalog, version = self.catalog, layout.schema_version
         rows = inlined_table(schema, layout.table_id, version, catalog.tables)
@@ -76,38 +76,38 @@ class Inlined:
 
         return Question(select(func.count()).select_from(rows).where(condition(rows)), refuse)
 
-    def which_deletes(self) -> dict[str, Question[InlinedDeletes]]:
-        """Ask for the inlined deletes in force at the snapshot, by the name of their catalog table."""
+    def deletes_query(self) -> dict[str, Question[InlinedDeletes]]:
+        """Return the query for the inlined deletes at the snapshot, by the name of their catalog table."""
         deletes = inlined_delete_table(self.table.table_id, self.catalog.tables.metadata_schema)
         if deletes.name not in self.found:
             return {}
-        return {deletes.name: _which_deletes(deletes, self.table.snapshot.id)}
+        return {deletes.name: _deletes_query(deletes, self.table.snapshot.id)}
 
 
-def which_inlined(catalog: Catalog, table_id: int) -> dict[str, Question[Any]]:
+def inlined_query(catalog: Catalog, table_id: int) -> dict[str, Question[Any]]:
     """Ask what ``Inlined.of`` needs."""
     schema = catalog.tables.metadata_schema
     like = (inlined_delete_name(table_id), inlined_table_name(table_id, "%"))
     return {
-        "layouts": which_layouts(catalog.tables, table_id),
-        "found": catalog.dialect.which_columns(like, schema),
-        "columns": which_columns(catalog.tables, table_id),
+        "layouts": layouts_query(catalog.tables, table_id),
+        "found": catalog.dialect.columns_query(like, schema),
+        "columns": columns_query(catalog.tables, table_id),
     }
 
 
-def _there(answers: Mapping[str, Any]) -> list[Layout]:
+def _there(answers: Mapping[str, Any]) -> list[RegisteredLayout]:
     """Return the registered tables that exist: a client that dropped one may have left it registered."""
     return [one for one in answers["layouts"] if one.name in answers["found"]]
 
 
-def live_layouts(connection: Connection, catalog: Catalog, table_id: int) -> list[Layout]:
+def live_layouts(connection: Connection, catalog: Catalog, table_id: int) -> list[RegisteredLayout]:
     """Return the registered tables of a table's inlined rows that exist, oldest first."""
-    return _there(catalog.dialect.ask(connection, which_inlined(catalog, table_id)))
+    return _there(catalog.dialect.ask(connection, inlined_query(catalog, table_id)))
 
 
 def inlined_of(connection: Connection, catalog: Catalog, table: TableSnapshot) -> Inlined:
     """Find the catalog tables that hold rows and deletes of a table."""
-    return Inlined.of(catalog, table, catalog.dialect.ask(connection, which_inlined(catalog, table.table_id)))
+    return Inlined.of(catalog, table, catalog.dialect.ask(connection, inlined_query(catalog, table.table_id)))
 
 
 def read_inlined(connection: Connection, catalog: Catalog, table: TableSnapshot) -> tuple[InlinedRows, ...]:
@@ -139,7 +139,7 @@ def inlined_ended_since(
 def _rows(
     connection: Connection, catalog: Catalog, table: TableSnapshot, condition: Condition
 ) -> tuple[InlinedRows, ...]:
-    asked = inlined_of(connection, catalog, table).which_rows(condition)
+    asked = inlined_of(connection, catalog, table).rows_query(condition)
     return filled(catalog.dialect.ask(connection, asked).values())
 
 
@@ -153,12 +153,12 @@ def has_inlined_data(connection: Connection, catalog: Catalog, table: TableSnaps
     at, inlined = table.snapshot.id, inlined_of(connection, catalog, table)
     deletes = inlined_delete_table(table.table_id, catalog.tables.metadata_schema)
     asked = {
-        one.name: _which_any(rows, read.visible(rows, at))
+        one.name: _any_rows_query(rows, read.visible(rows, at))
         for one in inlined.layouts
         for rows in [bare_table(one.name, catalog.tables)]
     }
     if deletes.name in inlined.found:
-        asked[deletes.name] = _which_any(deletes, deletes.c.begin_snapshot <= at)
+        asked[deletes.name] = _any_rows_query(deletes, deletes.c.begin_snapshot <= at)
     return any(catalog.dialect.ask(connection, asked).values())
 
 
@@ -166,11 +166,11 @@ def has_inlined_rows(connection: Connection, catalog: Catalog, table_id: int) ->
     """Return True if dynamic catalog tables hold rows of the table, of whatever snapshot."""
     layouts = live_layouts(connection, catalog, table_id)
     rows = (bare_table(one.name, catalog.tables) for one in layouts)
-    asked = {one.name: _which_any(one, true()) for one in rows}
+    asked = {one.name: _any_rows_query(one, true()) for one in rows}
     return any(catalog.dialect.ask(connection, asked).values())
 
 
-def _which_any(rows: FromClause, condition: ColumnElement[bool]) -> Question[bool]:
+def _any_rows_query(rows: FromClause, condition: ColumnElement[bool]) -> Question[bool]:
     return Question(select(literal(1)).select_from(rows).where(condition).limit(1), bool)
 
 
@@ -258,10 +258,10 @@ def inlined_delete_snapshots(
     deletes = inlined_delete_table(table_id, catalog.tables.metadata_schema)
     if not catalog.dialect.has_table(connection, deletes.name, deletes.schema):
         return {}
-    return _which_deletes(deletes, snapshot_id).ask(connection)
+    return _deletes_query(deletes, snapshot_id).ask(connection)
 
 
-def _which_deletes(deletes: Table, at: int) -> Question[InlinedDeletes]:
+def _deletes_query(deletes: Table, at: int) -> Question[InlinedDeletes]:
     def read(rows: Sequence[Row[Any]]) -> InlinedDeletes:
         found: InlinedDeletes = {}
         for row in rows:

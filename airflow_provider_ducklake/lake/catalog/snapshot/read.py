@@ -132,13 +132,13 @@ def table_rows(
     connection: sa.Connection, tables: CatalogTables, at: int, name: QualifiedName | None = None
 ) -> list[TableRow]:
     """Return the tables at a snapshot, by schema and name; with ``name`` only those that it can mean."""
-    return which_tables(tables, at, name).ask(connection)
+    return tables_query(tables, at, name).ask(connection)
 
 
-def which_tables(
+def tables_query(
     tables: CatalogTables, at: int | None, name: QualifiedName | None = None
 ) -> Question[list[TableRow]]:
-    """Ask for the tables at a snapshot (None: at the newest) by schema and name, as ``table_rows``."""
+    """Return the query for the tables at a snapshot (None: the newest) by schema and name: ``table_rows``."""
 
     def read(rows: Sequence[sa.Row[Any]]) -> list[TableRow]:
         found = _table_rows(rows, tables["table"])
@@ -300,12 +300,12 @@ def stored_versions(connection: sa.Connection, tables: CatalogTables) -> list[st
 
 def option_rows(connection: sa.Connection, tables: CatalogTables) -> list[OptionRow]:
     """Return every stored option."""
-    return which_options(tables).ask(connection)
+    return options_query(tables).ask(connection)
 
 
 @lru_cache
-def which_options(tables: CatalogTables) -> Question[list[OptionRow]]:
-    """Ask for every stored option."""
+def options_query(tables: CatalogTables) -> Question[list[OptionRow]]:
+    """Return the query for every stored option."""
     return Question(
         select_all(tables["metadata"], "scope", "scope_id"),
         lambda rows: [OptionRow(row.key, row.value, row.scope, row.scope_id) for row in rows],
@@ -328,7 +328,7 @@ class StoredCatalog:
 def stored_catalog(dialect: CatalogDialect, metadata_schema: str | None) -> StoredCatalog:
     """Read the options and columns of a catalog of any version; empty if there is no catalog."""
     first = {
-        "columns": dialect.which_columns((*sorted(format_names()), "airflow_ducklake_%"), metadata_schema)
+        "columns": dialect.columns_query((*sorted(format_names()), "airflow_ducklake_%"), metadata_schema)
     }
     with dialect.opening_after(metadata_schema, first) as (connection, schema, answers):
         columns = answers["columns"].get(catalog_tables(NEWEST)["metadata"].name)
@@ -336,7 +336,7 @@ def stored_catalog(dialect: CatalogDialect, metadata_schema: str | None) -> Stor
             return StoredCatalog()
         has_scopes = {"scope", "scope_id"} <= set(columns)  # half a migration has one
         tables = catalog_tables(NEWEST if has_scopes else SpecVersion.V0_1, schema)
-        found: list[OptionRow] = dialect.ask(connection, {"all": which_options(tables)}, is_last=True)["all"]
+        found: list[OptionRow] = dialect.ask(connection, {"all": options_query(tables)}, is_last=True)["all"]
         return StoredCatalog(found, answers["columns"], schema)
 
 
@@ -408,7 +408,7 @@ _OF_DEFINITIONS = (
 )
 
 
-def which_counters(tables: CatalogTables, *, definitions: bool) -> Question[Mapping[str, int]]:
+def counters_query(tables: CatalogTables, *, definitions: bool) -> Question[Mapping[str, int]]:
     """Ask what each counter has to be at least; that of files alone, or with ``definitions`` all of them."""
     places = (*_OF_FILES, *(_OF_DEFINITIONS if definitions else ()))
 

@@ -29,7 +29,7 @@ from ..database.tables import CatalogTables, maybe
 from .inlined_tables import inlined_delete_table
 from .read import select_all, visible
 from .read_snapshots import check_version
-from .read_statistics import name_mappings, which_mappings
+from .read_statistics import mappings_query, name_mappings
 
 if TYPE_CHECKING:
     from ..dialects.dialect import Catalog
@@ -78,11 +78,11 @@ class WantedFiles:
 
     def ask(self, connection: sa.Connection, catalog: Catalog) -> tuple[LiveDataFile, ...]:
         """Return the files."""
-        rows = self.which_rows().ask(connection)
-        return self.files(rows, catalog.dialect.ask(connection, self.which_parts(rows)))
+        rows = self.rows_query().ask(connection)
+        return self.files(rows, catalog.dialect.ask(connection, self.parts_query(rows)))
 
-    def which_rows(self) -> Question[Sequence[sa.Row[Any]]]:
-        """Ask for the rows of the files."""
+    def rows_query(self) -> Question[Sequence[sa.Row[Any]]]:
+        """Return the query for the rows of the files."""
         file = self.tables["data_file"]
         query = sa.select(file).where(self._are_visible(file))
         query = query.where(sa.true() if self.only is None else self.only)
@@ -91,24 +91,24 @@ class WantedFiles:
     def _are_visible(self, file: sa.FromClause) -> sa.ColumnElement[bool]:
         return sa.and_(visible(file, self.at), file.c.table_id == self.table_id)
 
-    def which_parts(self, rows: Sequence[sa.Row[Any]]) -> dict[str, Question[Any]]:
-        """Ask for what belongs to the files of those rows."""
+    def parts_query(self, rows: Sequence[sa.Row[Any]]) -> dict[str, Question[Any]]:
+        """Return the query for what belongs to the files of those rows."""
         if not rows:
             return {}
         ids: Any = [row.data_file_id for row in rows]
         if self.only is None or len(rows) > _FEW_FILES:
             file = self.tables["data_file"]
             ids = sa.select(file.c.data_file_id).where(self._are_visible(file))
-        asked: dict[str, Question[Any]] = {"deletes": self._which_delete_files(ids)}
+        asked: dict[str, Question[Any]] = {"deletes": self._delete_files_query(ids)}
         if any(row.partition_id is not None for row in rows):
-            asked["values"] = which_partition_values(self.tables, self.table_id, ids)
+            asked["values"] = partition_values_query(self.tables, self.table_id, ids)
         if self.stats_of is None or self.stats_of:
-            asked["stats"] = which_file_stats(self.tables, self.table_id, ids, self.stats_of)
+            asked["stats"] = file_stats_query(self.tables, self.table_id, ids, self.stats_of)
         if any(row.mapping_id is not None for row in rows):
-            asked["mappings"] = which_mappings(self.tables, self.table_id)
+            asked["mappings"] = mappings_query(self.tables, self.table_id)
         return asked
 
-    def _which_delete_files(
+    def _delete_files_query(
         self,
         ids: Any,  # noqa: ANN401 - numbers, or a subquery
     ) -> Question[dict[int, list[LiveDeleteFile]]]:
@@ -194,13 +194,13 @@ def live_delete_file(row: sa.Row[Any], root: str) -> LiveDeleteFile:
     )
 
 
-def which_file_stats(
+def file_stats_query(
     tables: CatalogTables,
     table_id: int,
     ids: Any,  # noqa: ANN401 - numbers, or a subquery
     columns: Collection[ColumnId] | None,
 ) -> Question[dict[int, dict[ColumnId, ColumnStats]]]:
-    """Ask for the statistics of data files of a table, of those columns or of all (None)."""
+    """Return the query for the statistics of data files of a table, of those columns or of all (None)."""
     stats = tables["file_column_stats"]
     query = select_all(stats, "min_is_exact", "max_is_exact").where(
         stats.c.table_id == table_id, stats.c.data_file_id.in_(ids)
@@ -226,12 +226,12 @@ def _stats(rows: Sequence[sa.Row[Any]]) -> dict[int, dict[ColumnId, ColumnStats]
     return found
 
 
-def which_partition_values(
+def partition_values_query(
     tables: CatalogTables,
     table_id: int,
     ids: Any,  # noqa: ANN401 - numbers, or a subquery
 ) -> Question[dict[int, list[str | None]]]:
-    """Ask for the partition values of data files of a table, in the order of the keys."""
+    """Return the query for the partition values of data files of a table, in the order of the keys."""
     value = tables["file_partition_value"]
     query = sa.select(value).where(value.c.table_id == table_id, value.c.data_file_id.in_(ids))
     return Question(query.order_by(value.c.data_file_id, value.c.partition_key_index), _partition_values)
@@ -248,14 +248,14 @@ def live_targets(
     connection: sa.Connection, tables: CatalogTables, file_ids: Collection[int], table_id: int
 ) -> dict[DataFileId, DeleteFileId | None]:
     """Return those of a table's data files that are live, with their live delete files."""
-    asked = which_live_targets(tables, file_ids, tables["data_file"].c.table_id == table_id)
+    asked = live_targets_query(tables, file_ids, tables["data_file"].c.table_id == table_id)
     return {file_id: found.delete_file_id for one in asked for file_id, found in one.ask(connection).items()}
 
 
-def which_live_targets(
+def live_targets_query(
     tables: CatalogTables, file_ids: Collection[int], condition: sa.ColumnElement[bool] | None = None
 ) -> Iterator[Question[dict[DataFileId, LiveTarget]]]:
-    """Ask for those of the data files that are live, with their live delete files, some in each question."""
+    """Yield queries for those of the data files that are live, with their live delete files."""
     if not file_ids:  # most commits: the condition below takes longer than all else here
         return
     file, deletes = tables["data_file"], tables["delete_file"]
@@ -292,7 +292,7 @@ def live_file_paths(
 ) -> dict[DataFileId, str]:
     """Return the paths of those of the data files that are live, as the schedule of deletions has them."""
     file = tables["data_file"]
-    asked = _which_places(tables, table_id, file.c.data_file_id, file_ids, file.c.end_snapshot.is_(None))
+    asked = _places_query(tables, table_id, file.c.data_file_id, file_ids, file.c.end_snapshot.is_(None))
     return {
         DataFileId(one): path
         for question in asked
@@ -326,14 +326,14 @@ class FilePlaces:
         return {row.id: CatalogPath(row.path, row.path_is_relative).spelled_below(root) for row in self.rows}
 
 
-def which_delete_file_places(
+def delete_file_places_query(
     tables: CatalogTables, table_id: int, delete_file_ids: Collection[int]
 ) -> Iterator[Question[FilePlaces]]:
     """Ask where delete files of a table lie, some in each question."""
-    return _which_places(tables, table_id, tables["delete_file"].c.delete_file_id, delete_file_ids)
+    return _places_query(tables, table_id, tables["delete_file"].c.delete_file_id, delete_file_ids)
 
 
-def _which_places(
+def _places_query(
     tables: CatalogTables,
     table_id: int,
     id_column: SqlColumn[int],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RegisteredLayout:
     """A registered table for inlined rows: it has the columns of its table at snapshot ``begin``.
 
     ``begin`` is -1 if that snapshot is unknown.
@@ -43,12 +43,12 @@ class Layout:
         return inlined_table_name(self.table_id, self.schema_version)
 
 
-def which_layouts(tables: CatalogTables, table_id: int) -> Question[list[Layout]]:
-    """Ask for the registered tables of a table's inlined rows, oldest first."""
+def layouts_query(tables: CatalogTables, table_id: int) -> Question[list[RegisteredLayout]]:
+    """Return the query for the registered tables of a table's inlined rows, oldest first."""
 
-    def read(rows: Sequence[sa.Row[Any]]) -> list[Layout]:
+    def read(rows: Sequence[sa.Row[Any]]) -> list[RegisteredLayout]:
         found = {row.schema_version: -1 if row.begin is None else row.begin for row in rows}
-        return [Layout(table_id, version, begin) for version, begin in found.items()]
+        return [RegisteredLayout(table_id, version, begin) for version, begin in found.items()]
 
     return Question(_layouts(tables), read, {"table": table_id})
 
@@ -88,11 +88,11 @@ def layout_schema(
 ) -> TableSchema:
     """Return the columns that a table had in a schema version of the lake."""
     begin = layout_begin(connection, tables, table_id, version)
-    return which_columns(tables, table_id).ask(connection).at(begin)
+    return columns_query(tables, table_id).ask(connection).at(begin)
 
 
-def which_newest_layouts(tables: CatalogTables, table_ids: Collection[int]) -> Question[dict[TableId, int]]:
-    """Ask for the schema version of the newest registered inlined table of those tables that have one."""
+def newest_layouts_query(tables: CatalogTables, table_ids: Collection[int]) -> Question[dict[TableId, int]]:
+    """Return the query for the schema versions of the newest registered inlined tables."""
     return Question(
         _newest_layouts(tables, len(table_ids)),
         lambda rows: {TableId(row.table_id): row.newest for row in rows},
@@ -140,8 +140,8 @@ def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
     return sa.func.count(sa.case((condition, 1)))
 
 
-def which_columns(tables: CatalogTables, table_id: int) -> Question[ColumnVersions]:
-    """Ask for every column that a table ever had."""
+def columns_query(tables: CatalogTables, table_id: int) -> Question[ColumnVersions]:
+    """Return the query for every column that a table ever had."""
     return Question(_columns(tables), ColumnVersions, {"table": table_id})
 
 

@@ -17,7 +17,7 @@ from ...format.types.texts import require_offset
 from ...transaction.changes_made import ChangeRecord, parse_changes
 from ..database.connect import AT, Question, in_parts
 from ..database.tables import CatalogInteger, CatalogTables, CatalogText, CatalogTimestamp, maybe
-from ..dialects.own_tables import DIGEST, OwnTable
+from ..dialects.bootstrap import DIGEST, OwnTable
 
 if TYPE_CHECKING:
     from ..dialects.dialect import Catalog
@@ -89,7 +89,7 @@ def _tag(row: sa.Row[Any]) -> Tag:
 
 def head(connection: sa.Connection, tables: CatalogTables) -> Snapshot:
     """Return the newest snapshot."""
-    return which_head(tables).ask(connection)
+    return head_query(tables).ask(connection)
 
 
 def check_version(connection: sa.Connection, tables: CatalogTables) -> None:
@@ -103,9 +103,9 @@ def head_of_any_version(connection: sa.Connection, tables: CatalogTables) -> Sna
 
 
 @lru_cache
-def which_head(tables: CatalogTables) -> Question[Snapshot]:
-    """Ask for the newest snapshot."""
-    return Question(_by_id(tables, is_newest=True), lambda rows: _of_version(tables, rows)[0])
+def head_query(tables: CatalogTables) -> Question[Snapshot]:
+    """Return the query for the newest snapshot."""
+    return Question(_by_id(tables, is_newest=True), lambda rows: _snapshots_of_version(tables, rows)[0])
 
 
 Moment: TypeAlias = int | datetime | None
@@ -118,7 +118,7 @@ def snapshot_at(connection: sa.Connection, catalog: Catalog, at: At) -> Snapshot
     By a time it is the newest at or before it; at equal times the one with the highest id.
     """
     moment = moment_of(connection, catalog, at)
-    return chosen(connection, catalog.tables, moment, which_snapshot(catalog, moment).ask(connection))
+    return chosen(connection, catalog.tables, moment, snapshot_query(catalog, moment).ask(connection))
 
 
 def moment_of(connection: sa.Connection, catalog: Catalog, at: At) -> Moment:
@@ -141,14 +141,14 @@ def possible(at: Moment) -> Moment:
             return at
 
 
-def which_snapshot(catalog: Catalog, at: Moment) -> Question[list[Snapshot]]:
+def snapshot_query(catalog: Catalog, at: Moment) -> Question[list[Snapshot]]:
     """Build the query of ``snapshot_at``: it finds a few snapshots, and ``chosen`` picks one."""
     if isinstance(at, datetime):
-        return _which_near(catalog, at, newest=True)
+        return _near_query(catalog, at, newest=True)
     tables = catalog.tables
     return Question(
         _by_id(tables, is_newest=at is None),
-        lambda rows: _of_version(tables, rows),
+        lambda rows: _snapshots_of_version(tables, rows),
         {} if at is None else {"at": at},
     )
 
@@ -169,7 +169,7 @@ def _version(tables: CatalogTables) -> sa.ColumnElement[Any]:
     return version.scalar_subquery().label("version")
 
 
-def _of_version(tables: CatalogTables, rows: Sequence[sa.Row[Any]]) -> list[Snapshot]:
+def _snapshots_of_version(tables: CatalogTables, rows: Sequence[sa.Row[Any]]) -> list[Snapshot]:
     """Return snapshots of a lake of the version that it was opened at: in others names mean other things."""
     for row in rows:
         _check_is_of(tables, row.version)
@@ -184,7 +184,7 @@ def _check_is_of(tables: CatalogTables, version: str) -> None:
 def chosen(
     connection: sa.Connection, tables: CatalogTables, at: Moment, found: Sequence[Snapshot]
 ) -> Snapshot:
-    """Return the one of the answers to ``which_snapshot``; raises as ``snapshot_at``."""
+    """Return the one of the answers to ``snapshot_query``; raises as ``snapshot_at``."""
     if isinstance(at, datetime):
         found = [one for one in found if one.time <= at]
     if not found:
@@ -208,14 +208,14 @@ def existing(
 
 def snapshot_from_time(connection: sa.Connection, catalog: Catalog, timestamp: datetime) -> Snapshot:
     """Return the oldest snapshot at or after an aware time; at equal times the lowest id."""
-    near = _which_near(catalog, timestamp, newest=False).ask(connection)
+    near = _near_query(catalog, timestamp, newest=False).ask(connection)
     found = [one for one in near if one.time >= timestamp]
     if not found:
         raise _not_found(connection, catalog.tables, f"at or after {timestamp.isoformat()}", with_times=True)
     return min(found, key=lambda one: (one.time, one.id))
 
 
-def _which_near(catalog: Catalog, time: datetime, *, newest: bool) -> Question[list[Snapshot]]:
+def _near_query(catalog: Catalog, time: datetime, *, newest: bool) -> Question[list[Snapshot]]:
     """Ask for few snapshots, among them the newest up to a time, or the oldest from it on."""
     snapshot = catalog.tables["snapshot"]
     times, ids = snapshot.c.snapshot_time, snapshot.c.snapshot_id
@@ -229,7 +229,7 @@ def _which_near(catalog: Catalog, time: datetime, *, newest: bool) -> Question[l
         .scalar_subquery()
     )
     query = sa.select(snapshot, _version(catalog.tables)).where(sa.or_(ids == nearest, ~is_comparable))
-    return Question(query, lambda rows: _of_version(catalog.tables, rows))
+    return Question(query, lambda rows: _snapshots_of_version(catalog.tables, rows))
 
 
 def _not_found(
@@ -300,8 +300,8 @@ def recorded_snapshots(connection: sa.Connection, tables: CatalogTables) -> list
     return _recorded(connection.execute(_with_changes(tables)).all())
 
 
-def which_newer(tables: CatalogTables, than: int) -> Question[list[RecordedSnapshot]]:
-    """Ask for the snapshots newer than one, oldest first."""
+def newer_query(tables: CatalogTables, than: int) -> Question[list[RecordedSnapshot]]:
+    """Return the query for the snapshots newer than one, oldest first."""
     return Question(_newer(tables), _recorded, {"after": than})
 
 
@@ -320,7 +320,7 @@ class Progress:
     server_time: datetime | None
 
 
-def which_progress(
+def progress_query(
     tables: CatalogTables, since: int, clock: sa.ColumnElement[datetime] | None
 ) -> Question[Progress]:
     """Ask what came after a snapshot; ``clock`` is the server's, where it has one.
@@ -353,9 +353,9 @@ def _progress(tables: CatalogTables, clock: sa.ColumnElement[datetime] | None) -
 
 def _with_changes(tables: CatalogTables) -> sa.Select[Any]:
     snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
-    said = [changes.c[name] for name in _SAID]
+    texts = [changes.c[name] for name in _SAID]
     return (
-        sa.select(snapshot, changes.c.changes_made, *said)
+        sa.select(snapshot, changes.c.changes_made, *texts)
         .outerjoin(changes, snapshot.c.snapshot_id == changes.c.snapshot_id)
         .order_by(snapshot.c.snapshot_id)
     )

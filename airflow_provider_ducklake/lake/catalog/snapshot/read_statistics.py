@@ -46,8 +46,8 @@ class Statistics:
     retyped: set[tuple[TableId, ColumnId]] = field(default_factory=set)  # whose bounds may be of another type
 
 
-def which_statistics(tables: CatalogTables, table_ids: Collection[int]) -> Question[Statistics]:
-    """Ask for the cumulative statistics of tables."""
+def statistics_query(tables: CatalogTables, table_ids: Collection[int]) -> Question[Statistics]:
+    """Return the query for the cumulative statistics of tables."""
     return Question(_statistics_of(tables, len(table_ids)), _statistics, values_of(table_ids))
 
 
@@ -123,10 +123,10 @@ def _skip_rows(tables: CatalogTables, count: int) -> sa.Select[Any]:
     )
 
 
-def which_skipped(
+def skipped_query(
     tables: CatalogTables, table_ids: Collection[int]
 ) -> Question[dict[TableId, frozenset[int]]]:
-    """Ask for the columns that tables' option names for statistics without bounds."""
+    """Return the query for the columns that tables' option names for statistics without bounds."""
     return Question(_skip_rows(tables, len(table_ids)), _skipped, values_of(table_ids))
 
 
@@ -185,7 +185,7 @@ _MOST_VALUES = 256  # of a partition key
 _COUNTS = ScalarType("int64")  # what buckets, years, months, days and hours are
 
 
-def may_match(
+def files_that_may_match(
     where: Predicate, table_id: TableId, schema: TableSchema, catalog: Catalog, first_id: int = 0
 ) -> sa.ColumnElement[bool] | None:
     """Build the SQL condition for data files that may have a row for which the filter is true.
@@ -203,13 +203,13 @@ def may_match(
     return sa.or_(file.mapping_id.is_not(None), condition)
 
 
-def may_be_in(
+def files_that_may_be_in(
     partitions: Partitions, table: TableSnapshot, catalog: Catalog, first_id: int = 0
 ) -> sa.ColumnElement[bool] | None:
     """Build the SQL condition for data files that may have rows of these partitions.
 
     Only files that were written by the keys are excluded, by values that the database compares exactly.
-    ``first_id`` and None are as for ``may_match``.
+    ``first_id`` and None are as for ``files_that_may_match``.
     """
     assert table.partition_spec is not None
     conditions = _Conditions(table.table_id, partitions.types, catalog.tables, catalog.dialect)
@@ -357,11 +357,11 @@ def name_mappings(
     connection: sa.Connection, tables: CatalogTables, table_id: int
 ) -> dict[MappingId, NameMapping]:
     """Return the mappings by name of a table, by id, ascending."""
-    return which_mappings(tables, table_id).ask(connection)
+    return mappings_query(tables, table_id).ask(connection)
 
 
-def which_mappings(tables: CatalogTables, table_id: int) -> Question[dict[MappingId, NameMapping]]:
-    """Ask for the mappings by name of a table."""
+def mappings_query(tables: CatalogTables, table_id: int) -> Question[dict[MappingId, NameMapping]]:
+    """Return the query for the mappings by name of a table."""
     return Question(_mappings(tables), _by_id, {"table": table_id})
 
 

@@ -22,12 +22,12 @@ from ...planning.reading.scan import ScanPlan, plan_scan
 from ..database.connect import AT, OF_TABLE, Question
 from ..database.tables import CatalogTables, maybe
 from . import read, read_files
-from .inlined_read import Inlined, InlinedDeletes, filled, has_inlined_data, positions, which_inlined
+from .inlined_read import Inlined, InlinedDeletes, filled, has_inlined_data, inlined_query, positions
 from .read import visible
 from .read_files import WantedFiles
-from .read_layouts import is_visible, which_columns
-from .read_snapshots import Moment, chosen, which_snapshot
-from .read_statistics import may_match
+from .read_layouts import columns_query, is_visible
+from .read_snapshots import Moment, chosen, snapshot_query
+from .read_statistics import files_that_may_match
 
 if TYPE_CHECKING:
     from ...format.files import LiveDataFile
@@ -70,7 +70,7 @@ def find_table_snapshot(
     """Return a table as ``load_table`` does, in a transaction of its own: two round trips to PostgreSQL."""
     with _table_row(catalog, name, at) as (connection, snapshot, row, answers):
         assert row is not None
-        asked = which_definition(catalog, snapshot.id, row.id)
+        asked = definition_query(catalog, snapshot.id, row.id)
         definition = {**answers, **catalog.dialect.ask(connection, asked, is_last=not with_files)}
         found = table_of(catalog, snapshot, row, definition)
         return _with_files(connection, catalog, found) if with_files else found
@@ -87,8 +87,8 @@ def load_table(
     """Return the table with its columns, partitioning, sort keys and options, and with its files if asked."""
     row = find_table(connection, catalog.tables, snapshot, name)
     questions = {
-        **which_definition(catalog, snapshot.id, row.id),
-        "options": read.which_options(catalog.tables),
+        **definition_query(catalog, snapshot.id, row.id),
+        "options": read.options_query(catalog.tables),
     }
     found = table_of(catalog, snapshot, row, catalog.dialect.ask(connection, questions))
     return _with_files(connection, catalog, found) if with_files else found
@@ -99,20 +99,20 @@ def _with_files(connection: Connection, catalog: Catalog, table: TableSnapshot) 
     return replace(table, files=files, has_inlined_data=has_inlined_data(connection, catalog, table))
 
 
-def which_definition(catalog: Catalog, at: int, table_id: int) -> dict[str, Question[Any]]:
+def definition_query(catalog: Catalog, at: int, table_id: int) -> dict[str, Question[Any]]:
     """Ask what a table was at a snapshot, for ``table_of``."""
     tables = catalog.tables
     return {
-        "columns": which_columns(tables, table_id),
-        "partitionings": which_partitionings(tables, table_id),
-        **which_sort(tables, at, table_id),
+        "columns": columns_query(tables, table_id),
+        "partitionings": partitionings_query(tables, table_id),
+        **sort_query(tables, at, table_id),
     }
 
 
 def table_of(
     catalog: Catalog, snapshot: Snapshot, row: read.TableRow, answers: Mapping[str, Any]
 ) -> TableSnapshot:
-    """Return the table, without files, of its row, ``which_definition`` and the ``options`` of the lake."""
+    """Return the table, without files, of its row, ``definition_query`` and the ``options`` of the lake."""
     columns = answers["columns"]
     return TableSnapshot(
         snapshot=snapshot,
@@ -132,11 +132,11 @@ def partition_specs(
     connection: Connection, tables: CatalogTables, table_id: int
 ) -> dict[PartitionId, PartitionSpec]:
     """Read every partitioning that a table ever had; those with unsupported transforms are left out."""
-    return which_partitionings(tables, table_id).ask(connection).known()
+    return partitionings_query(tables, table_id).ask(connection).known()
 
 
-def which_partitionings(tables: CatalogTables, table_id: int) -> Question[Partitionings]:
-    """Ask for every partitioning that a table ever had."""
+def partitionings_query(tables: CatalogTables, table_id: int) -> Question[Partitionings]:
+    """Return the query for every partitioning that a table ever had."""
     return Question(_keys(tables), Partitionings, {"table": table_id})
 
 
@@ -178,8 +178,8 @@ def _partitioning(rows: Iterable[Row[Any]]) -> PartitionSpec:
     return PartitionSpec(tuple(fields), PartitionId(keys[0].partition_id))
 
 
-def which_sort(tables: CatalogTables, at: int, table_id: int) -> dict[str, Question[SortSpec | None]]:
-    """Ask for the sort keys of a table at a snapshot, by ``sort``."""
+def sort_query(tables: CatalogTables, at: int, table_id: int) -> dict[str, Question[SortSpec | None]]:
+    """Return the query for the sort keys of a table at a snapshot, by ``sort``."""
     return {"sort": Question(_sort_keys(tables), _sort_spec, {"table": table_id, "at": at})}
 
 
@@ -253,9 +253,9 @@ def _table_row(
     """
     tables = catalog.tables
     first: dict[str, Question[Any]] = {
-        "snapshots": which_snapshot(catalog, at),
-        "rows": read.which_tables(tables, None if isinstance(at, datetime) else at, name),
-        "options": read.which_options(tables),
+        "snapshots": snapshot_query(catalog, at),
+        "rows": read.tables_query(tables, None if isinstance(at, datetime) else at, name),
+        "options": read.options_query(tables),
     }
     with catalog.dialect.reading_after(first) as (connection, answers):
         snapshot = chosen(connection, tables, at, answers["snapshots"])
@@ -277,7 +277,7 @@ def find_files(
 
 
 def _which(catalog: Catalog, at: int, table_id: int) -> dict[str, Question[Any]]:
-    return which_definition(catalog, at, table_id) | which_inlined(catalog, table_id)
+    return definition_query(catalog, at, table_id) | inlined_query(catalog, table_id)
 
 
 def _scan(  # noqa: PLR0913, PLR0917 - the last has a default
@@ -297,12 +297,12 @@ def _scan(  # noqa: PLR0913, PLR0917 - the last has a default
         predicate = read_predicate(wanted.where, table.schema, str(table.name))
     of_files = _wanted_files(catalog, table, predicate, wanted.stats_of)
     inlined, at = Inlined.of(catalog, table, answers), table.snapshot.id
-    which_rows = inlined.which_rows(lambda rows: read.visible(rows, at))
-    which_deletes = inlined.which_deletes()
-    held = catalog.dialect.ask(connection, {"files": of_files.which_rows(), **which_rows, **which_deletes})
-    parts = catalog.dialect.ask(connection, of_files.which_parts(held["files"]), is_last=is_last)
-    rows = filled(held[one] for one in which_rows)
-    deletes: InlinedDeletes = next((held[one] for one in which_deletes), {})
+    rows_query = inlined.rows_query(lambda rows: read.visible(rows, at))
+    deletes_query = inlined.deletes_query()
+    held = catalog.dialect.ask(connection, {"files": of_files.rows_query(), **rows_query, **deletes_query})
+    parts = catalog.dialect.ask(connection, of_files.parts_query(held["files"]), is_last=is_last)
+    rows = filled(held[one] for one in rows_query)
+    deletes: InlinedDeletes = next((held[one] for one in deletes_query), {})
     files = (*of_files.files(held["files"], parts), *staged)
     return plan_scan(
         replace(table, files=files, has_inlined_data=bool(rows or deletes)),
@@ -319,6 +319,6 @@ def _wanted_files(
     catalog: Catalog, table: TableSnapshot, where: Predicate | None, stats_of: Sequence[str]
 ) -> WantedFiles:
     """Select the data files to read: all except those that the catalog can exclude by a filter."""
-    only = None if where is None else may_match(where, table.table_id, table.schema, catalog)
+    only = None if where is None else files_that_may_match(where, table.table_id, table.schema, catalog)
     columns = {table.schema.find(name, str(table.name)).id for name in stats_of}
     return WantedFiles.of(catalog, table, only, columns | set(() if where is None else column_ids(where)))

@@ -24,8 +24,8 @@ from ...format.names.paths import FORMATS, CatalogPath, is_absolute, is_local, p
 from ...planning.upkeep.files import MARK, cut_off
 from ..database.connect import in_parts
 from ..database.tables import CatalogTimestamp, time_of
+from ..dialects.bootstrap import OwnTable
 from ..dialects.dialect import DEFAULT_RETRY, Catalog, in_transaction, with_retries
-from ..dialects.own_tables import OwnTable
 from ..snapshot.read_files import named_files
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _refused(
     found = [(one.path, _why_not(catalog, one)) for one in due]  # of one path, a row's problem holds for all
     problems = {path: problem for path, problem in found if problem is not None}
     odd = [one for one in _paths(due) if one not in problems and not one.lower().endswith(FORMATS)]
-    looked = zip(odd, in_threads(partial(_why_not_of_a_lake, storage_options), odd), strict=True)
+    looked = zip(odd, in_threads(partial(_not_a_lake_file_reason, storage_options), odd), strict=True)
     problems |= {path: problem for path, problem in looked if problem is not None}
     return {path: f"it {problem}" for path, problem in problems.items()}
 
@@ -193,14 +193,14 @@ def _why_not(catalog: Catalog, one: _Scheduled) -> str | None:
     return problem
 
 
-def _why_not_of_a_lake(storage_options: Mapping[str, Any], path: str) -> str | None:
+def _not_a_lake_file_reason(storage_options: Mapping[str, Any], path: str) -> str | None:
     """Look into a file of another name: it may be the catalog itself, or whatever else lies there."""
     from ...storage.files.filesystem import exists, open_filesystem
-    from ...storage.moving.restored import why_not_of_a_lake
+    from ...storage.moving.restored import not_a_lake_file_reason
 
     try:
         there = exists(path, storage_options)
-        return why_not_of_a_lake(open_filesystem(path, storage_options), None) if there else None
+        return not_a_lake_file_reason(open_filesystem(path, storage_options), None) if there else None
     except StorageError as error:
         return f"cannot be looked at: {error}"
 

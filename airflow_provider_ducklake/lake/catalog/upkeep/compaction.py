@@ -18,7 +18,7 @@ from ...transaction.changes import MergeAdjacent, MergedFile, RewriteDeletes, Re
 from ..snapshot import read_files
 from ..snapshot.inlined_read import inlined_delete_snapshots
 from ..snapshot.read_files import files_with_deletes, mark_counts, mergeable_files
-from ..snapshot.read_layouts import ColumnVersions, which_columns
+from ..snapshot.read_layouts import ColumnVersions, columns_query
 from ..snapshot.scan import partition_specs
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def find_merge(
         files = read_files.data_files(connection, catalog, table, stats_of=())
     if rule.target_file_size is None:
         rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
-    columns = which_columns(catalog.tables, table.table_id).ask(connection)
+    columns = columns_query(catalog.tables, table.table_id).ask(connection)
     changed = columns.changes()
     touched = files_with_deletes(connection, catalog, table.table_id)
     schema_at = cache(columns.at)
@@ -62,7 +62,7 @@ def find_rewrite(
 ) -> Compaction:
     """Plan the rewrite of those files of a table that have lost many rows."""
     at = table.snapshot.id
-    columns = which_columns(catalog.tables, table.table_id).ask(connection)
+    columns = columns_query(catalog.tables, table.table_id).ask(connection)
     specs = partition_specs(connection, catalog.tables, table.table_id)
     if rule.target_file_size is None:
         rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
@@ -153,7 +153,7 @@ def as_planned(
     whole = mergeable_files(connection, catalog, table_id, sources)
     targets = read_files.live_targets(connection, catalog.tables, sources, table_id)
     counts = mark_counts(connection, catalog, table_id)
-    altered = max(which_columns(catalog.tables, table_id).ask(connection).changes(), default=0)
+    altered = max(columns_query(catalog.tables, table_id).ask(connection).changes(), default=0)
 
     def is_as_planned(one: MergedFile | RewrittenFile) -> bool:
         if isinstance(one, MergedFile):

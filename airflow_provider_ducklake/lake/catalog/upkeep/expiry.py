@@ -92,8 +92,8 @@ def _plan(connection: sa.Connection, catalog: Catalog, rule: ExpiryRule) -> Expi
     now = catalog.dialect.server_time(connection)
     snapshots = read_snapshots.all_snapshots(connection, catalog.tables)
     tags = tags_by_snapshot(connection, catalog)
-    said = read_snapshots.authors_and_messages(connection, catalog.tables) if rule.has_patterns else ()
-    pinned = {snapshot_id for snapshot_id, author, message in said if rule.pins(author, message)}
+    texts = read_snapshots.authors_and_messages(connection, catalog.tables) if rule.has_patterns else ()
+    pinned = {snapshot_id for snapshot_id, author, message in texts if rule.pins(author, message)}
     return without_tagged(plan_expiry(snapshots, rule, now, pinned), rule, tags)
 
 
@@ -106,7 +106,7 @@ def _would_expire(catalog: Catalog, rule: ExpiryRule) -> ExpireResult:
         ids = connection.execute(sa.select(snapshot_id).order_by(snapshot_id)).scalars()
         now = catalog.dialect.server_time(connection)
         expiry = _Expiry(connection, catalog.tables, now, [one for one in ids if one not in gone])
-        return replace(expiry.look(plan.expired), kept_by_tags=len(plan.kept_by_tags))
+        return replace(expiry.estimate(plan.expired), kept_by_tags=len(plan.kept_by_tags))
 
 
 def _expire_part(catalog: Catalog, rule: ExpiryRule, planned: Sequence[Snapshot]) -> ExpireResult:
@@ -178,14 +178,14 @@ class _Expiry:
         self.bytes = 0
         self.inlined: list[str] = []  # dynamic tables that no snapshot reaches
 
-    def look(self, expired: tuple[Snapshot, ...]) -> ExpireResult:
+    def estimate(self, expired: tuple[Snapshot, ...]) -> ExpireResult:
         """Compute the result of ``run``, and change nothing."""
         data, deletes = self.tables["data_file"], self.tables["delete_file"]
         dead_tables = self.dead_tables()
         data_files: dict[int, int] = {}
         delete_files: dict[int, int] = {}
         found = list(holes(self.kept, [one.id for one in expired]))
-        for is_dead in [*_unreachable(found), *_of_tables(dead_tables)]:
+        for is_dead in [*_unreachable(found), *_reachable_by_tables(dead_tables)]:
             data_files |= self._sizes(data, data.c.data_file_id, is_dead(data))
             delete_files |= self._sizes(deletes, deletes.c.delete_file_id, is_dead(deletes))
         for part in in_parts(list(data_files)):
@@ -209,7 +209,7 @@ class _Expiry:
         found = list(holes(self.kept, ids))
         dead_tables = self.dead_tables()
         data_files = delete_files = 0
-        for is_dead in [*_unreachable(found), *_of_tables(dead_tables)]:
+        for is_dead in [*_unreachable(found), *_reachable_by_tables(dead_tables)]:
             data, deletes = self.remove_files(is_dead)
             data_files += data
             delete_files += deletes
@@ -348,7 +348,7 @@ def _unreachable(found: Sequence[Hole]) -> Iterator[_Reachability]:
         yield _Reachability(found[start : start + _HOLES_AT_ONCE])
 
 
-def _of_tables(table_ids: Sequence[int]) -> Iterator[_Reachability]:
+def _reachable_by_tables(table_ids: Sequence[int]) -> Iterator[_Reachability]:
     for part in in_parts(table_ids):
         yield _Reachability(table_ids=part)
 

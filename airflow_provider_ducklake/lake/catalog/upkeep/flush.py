@@ -28,7 +28,7 @@ from ..ledger import jobs
 from ..snapshot import read, read_files, read_snapshots
 from ..snapshot.inlined_read import inlined_batches, inlined_delete_snapshots, inlined_of
 from ..snapshot.read_layouts import rows_of_layout
-from ..snapshot.scan import load_table, which_partitionings
+from ..snapshot.scan import load_table, partitionings_query
 
 if TYPE_CHECKING:
     from ...format.files import LiveDataFile
@@ -80,7 +80,7 @@ def find_flush(connection: sa.Connection, catalog: Catalog, found: TableSnapshot
 
 def _layouts(connection: sa.Connection, catalog: Catalog, found: TableSnapshot) -> Iterator[LayoutToFlush]:
     inlined = inlined_of(connection, catalog, found)
-    partitionings = which_partitionings(catalog.tables, found.table_id).ask(connection)
+    partitionings = partitionings_query(catalog.tables, found.table_id).ask(connection)
     for layout in inlined.layouts:
         rows = rows_of_layout(connection, catalog, found.table_id, layout.schema_version, found.snapshot.id)
         if rows is not None:

@@ -84,7 +84,7 @@ class FrozenRows:
         yield "delete_file", sa.and_(self._is_live(tables["delete_file"]), self._is_of_file("delete_file"))
         for name in _OF_FILES:
             yield name, self._is_of_file(name)
-        yield from self._of_tables()
+        yield from self._rows_of_tables()
         macro = tables["macro"]
         ids = sa.select(macro.c.macro_id).where(visible(macro, self.at))
         for name in _OF_MACROS:
@@ -94,7 +94,7 @@ class FrozenRows:
             views = sa.select(view.c.view_id).where(visible(view, self.at))
             yield "view_column_tag", sa.and_(visible(tag, self.at), tag.c.view_id.in_(views))
 
-    def _of_tables(self) -> Iterator[tuple[str, Condition]]:
+    def _rows_of_tables(self) -> Iterator[tuple[str, Condition]]:
         tables = self.tables
         yield "column_tag", self._is_live(tables["column_tag"])
         for name in ("column", "partition_info"):
@@ -197,7 +197,7 @@ def frozen_inlined(
 def _parts(connection: sa.Connection, catalog: Catalog, table: TableSnapshot) -> Iterator[InlinedRows]:
     """Yield the rows of each inlined table that has any, and the newest one in any case."""
     at, inlined = table.snapshot.id, inlined_of(connection, catalog, table)
-    asked = inlined.which_rows(lambda rows: read.visible(rows, at))
+    asked = inlined.rows_query(lambda rows: read.visible(rows, at))
     found = catalog.dialect.ask(connection, asked)
     layouts = [one for one in inlined.layouts if one.begin <= at]
     newest = max((one.schema_version for one in layouts), default=None)
@@ -252,7 +252,7 @@ def frozen_deletes(
 ) -> Iterator[FrozenInlined]:
     """Yield the inlined deletes in force at the snapshot, of files that it shows."""
     schema = catalog.tables.metadata_schema
-    found = catalog.dialect.which_columns((_DELETES,), schema).ask(connection)
+    found = catalog.dialect.columns_query((_DELETES,), schema).ask(connection)
     if not found:
         return
     for table_id in connection.execute(frozen.live_tables()).scalars().all():

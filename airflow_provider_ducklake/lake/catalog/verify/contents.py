@@ -17,7 +17,7 @@ from ...format.partitioning import PartitionField, PartitionSpec, Transform
 from ...format.snapshots import ColumnId, PartitionId
 from ...format.versions import Feature
 from ...planning.upkeep.findings import Finding, FindingCode
-from ..snapshot.read_files import live_data_file, live_delete_file, which_file_stats, which_partition_values
+from ..snapshot.read_files import file_stats_query, live_data_file, live_delete_file, partition_values_query
 from .files import table_roots
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...storage.files.filesystem import Location
     from ...storage.moving.verify_files import DeletesToVerify, FileToVerify
     from ..database.tables import CatalogTables
-    from .look import Columns, VerificationScope
+    from .scope import Columns, VerificationScope
 
 log = logger(__name__)
 
@@ -48,17 +48,21 @@ class Contents:
     columns: Columns
 
     @classmethod
-    def of(cls, look: VerificationScope) -> Contents:
+    def of(cls, scope: VerificationScope) -> Contents:
         """Collect this from one state of the catalog."""
-        roots = {row.table_id: row.root for row in look.connection.execute(table_roots(look))}
-        return cls(look.tables, look.newest_id, look.only, look.names, roots, _specs(look), look.columns)
+        roots = {row.table_id: row.root for row in scope.connection.execute(table_roots(scope))}
+        return cls(
+            scope.tables, scope.newest_id, scope.only, scope.names, roots, _specs(scope), scope.columns
+        )
 
 
-def _specs(look: VerificationScope) -> dict[int, PartitionSpec]:
+def _specs(scope: VerificationScope) -> dict[int, PartitionSpec]:
     """Return every partitioning by its id; those with transforms we do not know are left out."""
-    key = look.tables["partition_column"]
-    rows = look.connection.execute(
-        select(key).where(look.chosen(key.c.table_id)).order_by(key.c.partition_id, key.c.partition_key_index)
+    key = scope.tables["partition_column"]
+    rows = scope.connection.execute(
+        select(key)
+        .where(scope.chosen(key.c.table_id))
+        .order_by(key.c.partition_id, key.c.partition_key_index)
     )
     found: dict[int, PartitionSpec] = {}
     for partition_id, keys in groupby(rows, key=lambda row: row.partition_id):
@@ -136,18 +140,18 @@ def _files_to_verify(
     found: list[FileToVerify] = []
     by_table = sorted(rows, key=lambda row: row.table_id)
     for table_id, of_table in groupby(by_table, key=lambda row: row.table_id):
-        found += _of_table(connection, contents, table_id, list(of_table))
+        found += _findings_of_table(connection, contents, table_id, list(of_table))
     return found
 
 
-def _of_table(
+def _findings_of_table(
     connection: Connection, contents: Contents, table_id: int, rows: Sequence[Row[Any]]
 ) -> Iterator[FileToVerify]:
     from ...storage.moving.verify_files import FileToVerify
 
     ids = [row.data_file_id for row in rows]
-    stats = which_file_stats(contents.tables, table_id, ids, None).ask(connection)
-    values = which_partition_values(contents.tables, table_id, ids).ask(connection)
+    stats = file_stats_query(contents.tables, table_id, ids, None).ask(connection)
+    values = partition_values_query(contents.tables, table_id, ids).ask(connection)
     types: Mapping[ColumnId, tuple[DuckLakeType, ...]] = contents.columns.types(table_id)
     for row in rows:
         file = live_data_file(

@@ -14,21 +14,21 @@ from ...planning.upkeep.findings import FindingCode as Code
 from ..database.tables import maybe
 from ..snapshot.read_files import may_mislead
 from .history import overlapping
-from .look import MOST_OF_A_KIND, Check, Fields, Search, VerificationScope
+from .scope import MOST_OF_A_KIND, Check, Fields, Search, VerificationScope
 
 _OF_DATA_FILES = ("file_column_stats", "file_variant_stats", "file_partition_value")
 TRANSACTION_LOCAL = 10**18  # row ids from here on are numbers that the reference leaked from a transaction
 
 
-def _without_live_table(look: VerificationScope) -> Iterator[Finding]:
+def _without_live_table(scope: VerificationScope) -> Iterator[Finding]:
     """Yield the files whose table never was, and live ones whose table has ended."""
-    table = look.tables["table"]
+    table = scope.tables["table"]
     live = sa.func.count(sa.case((table.c.end_snapshot.is_(None), 1))).label("live")
     owners = sa.select(table.c.table_id, live, sa.func.max(table.c.end_snapshot).label("last"))
     owner = owners.group_by(table.c.table_id).subquery()
     parts = []
     for kind in ("data_file", "delete_file"):
-        file = look.tables[kind]
+        file = scope.tables[kind]
         has_ended = sa.and_(file.c.end_snapshot.is_(None), owner.c.live == 0)
         parts.append(
             sa.select(
@@ -39,11 +39,11 @@ def _without_live_table(look: VerificationScope) -> Iterator[Finding]:
                 owner.c.last,
             )
             .outerjoin(owner, owner.c.table_id == file.c.table_id)
-            .where(look.chosen(file.c.table_id), sa.or_(owner.c.table_id.is_(None), has_ended))
+            .where(scope.chosen(file.c.table_id), sa.or_(owner.c.table_id.is_(None), has_ended))
         )
-    for row in look.limited(sa.select(sa.union_all(*parts).subquery())):
+    for row in scope.limited(sa.select(sa.union_all(*parts).subquery())):
         objects = {"kind": row.kind, "id": row.id, "table_id": row.table_id}
-        named = f"{row.kind.replace('_', ' ').capitalize()} {row.id} of {look.table(row.table_id)}"
+        named = f"{row.kind.replace('_', ' ').capitalize()} {row.id} of {scope.table(row.table_id)}"
         if row.known is not None:
             sentence = f"{named} is live, but the table ended with snapshot {row.last}."
             yield Finding(Code.TABLE_ENDED, sentence, {**objects, "end_snapshot": row.last})
@@ -54,18 +54,18 @@ def _without_live_table(look: VerificationScope) -> Iterator[Finding]:
 def _referring(kind: str, column: str, other: str) -> Callable[[VerificationScope], sa.Select[Any]]:
     """Select the files whose ``column`` names no row that their table has in the ``other`` catalog table."""
 
-    def query(look: VerificationScope) -> sa.Select[Any]:
-        file, owner = look.tables[kind], look.tables[other]
+    def query(scope: VerificationScope) -> sa.Select[Any]:
+        file, owner = scope.tables[kind], scope.tables[other]
         is_there = sa.exists().where(owner.c[column] == file.c[column], owner.c.table_id == file.c.table_id)
         rows = sa.select(file.c[f"{kind}_id"], file.c.table_id, file.c[column])
-        return rows.where(file.c[column].is_not(None), look.chosen(file.c.table_id), ~is_there)
+        return rows.where(file.c[column].is_not(None), scope.chosen(file.c.table_id), ~is_there)
 
     return query
 
 
-def _two_delete_files(look: VerificationScope) -> sa.Select[Any]:
-    file, delete = look.tables["data_file"], look.tables["delete_file"]
-    keys, chosen = ("data_file_id", "table_id"), look.chosen(delete.c.table_id)
+def _two_delete_files(scope: VerificationScope) -> sa.Select[Any]:
+    file, delete = scope.tables["data_file"], scope.tables["delete_file"]
+    keys, chosen = ("data_file_id", "table_id"), scope.chosen(delete.c.table_id)
     twice = overlapping(delete, keys, "delete_file_id", chosen).subquery()
     return (
         sa.select(
@@ -76,8 +76,10 @@ def _two_delete_files(look: VerificationScope) -> sa.Select[Any]:
     )
 
 
-def _other_partition_values(look: VerificationScope) -> sa.Select[Any]:
-    file, key, value = (look.tables[one] for one in ("data_file", "partition_column", "file_partition_value"))
+def _other_partition_values(scope: VerificationScope) -> sa.Select[Any]:
+    file, key, value = (
+        scope.tables[one] for one in ("data_file", "partition_column", "file_partition_value")
+    )
     count = sa.func.count().label("count")
     keys = sa.select(key.c.partition_id, count).group_by(key.c.partition_id).subquery()
     values = sa.select(value.c.data_file_id, count).group_by(value.c.data_file_id).subquery()
@@ -86,13 +88,13 @@ def _other_partition_values(look: VerificationScope) -> sa.Select[Any]:
         sa.select(file.c.data_file_id, file.c.table_id, wanted.label("wanted"), found.label("found"))
         .outerjoin(keys, keys.c.partition_id == file.c.partition_id)
         .outerjoin(values, values.c.data_file_id == file.c.data_file_id)
-        .where(look.chosen(file.c.table_id), wanted != found)
+        .where(scope.chosen(file.c.table_id), wanted != found)
     )
 
 
-def _impossible_counts(look: VerificationScope) -> Iterator[Finding]:
+def _impossible_counts(scope: VerificationScope) -> Iterator[Finding]:
     """Yield the data files with impossible counts or row ids, or with rows of impossible snapshots."""
-    file = look.tables["data_file"]
+    file = scope.tables["data_file"]
     impossible = sa.or_(
         file.c.record_count < 0,
         file.c.record_count >= TRANSACTION_LOCAL,
@@ -100,12 +102,12 @@ def _impossible_counts(look: VerificationScope) -> Iterator[Finding]:
         file.c.row_id_start < 0,
         file.c.row_id_start >= 2 * TRANSACTION_LOCAL,
     )
-    of_others = sa.or_(file.c.partial_max < file.c.begin_snapshot, file.c.partial_max > look.newest_id)
+    of_others = sa.or_(file.c.partial_max < file.c.begin_snapshot, file.c.partial_max > scope.newest_id)
     ids, numbers = ("data_file_id", "table_id"), ("record_count", "row_id_start", "partial_max")
     query = sa.select(*(file.c[one] for one in (*ids, *numbers)), impossible.label("bad"))
-    for row in look.limited(query.where(look.chosen(file.c.table_id), sa.or_(impossible, of_others))):
+    for row in scope.limited(query.where(scope.chosen(file.c.table_id), sa.or_(impossible, of_others))):
         objects = {"table_id": row.table_id, "data_file_id": row.data_file_id}
-        named = f"Data file {row.data_file_id} of {look.table(row.table_id)}"
+        named = f"Data file {row.data_file_id} of {scope.table(row.table_id)}"
         if row.bad:
             first = "" if row.row_id_start is None else f" from id {row.row_id_start}"
             sentence = f"{named} has {row.record_count} rows{first}, or a size, that are not possible."
@@ -115,21 +117,21 @@ def _impossible_counts(look: VerificationScope) -> Iterator[Finding]:
             yield Finding(Code.PARTIAL_MAX_WRONG, sentence, objects)
 
 
-def _impossible_delete_counts(look: VerificationScope) -> sa.Select[Any]:
-    file, delete = look.tables["data_file"], look.tables["delete_file"]
+def _impossible_delete_counts(scope: VerificationScope) -> sa.Select[Any]:
+    file, delete = scope.tables["data_file"], scope.tables["delete_file"]
     impossible = sa.or_(delete.c.delete_count < 1, delete.c.delete_count > file.c.record_count)
     return (
         sa.select(delete.c.delete_file_id, delete.c.table_id, delete.c.delete_count, file.c.record_count)
         .join(file, file.c.data_file_id == delete.c.data_file_id)
-        .where(look.chosen(delete.c.table_id), impossible)
+        .where(scope.chosen(delete.c.table_id), impossible)
     )
 
 
-def _of_no_file(look: VerificationScope) -> sa.Select[Any]:
-    file = look.tables["data_file"]
+def _rows_without_file(scope: VerificationScope) -> sa.Select[Any]:
+    file = scope.tables["data_file"]
     parts: list[sa.Select[Any]] = []
     for name in _OF_DATA_FILES:
-        table = look.tables[name]
+        table = scope.tables[name]
         is_there = sa.exists().where(file.c.data_file_id == table.c.data_file_id)
         parts.append(
             sa.select(sa.literal(name).label("rows_of"), table.c.data_file_id).where(~is_there).distinct()
@@ -137,15 +139,15 @@ def _of_no_file(look: VerificationScope) -> sa.Select[Any]:
     return sa.select(sa.union_all(*parts).subquery())
 
 
-def _row_counters_behind(look: VerificationScope) -> Iterator[Fields]:
+def _row_counters_behind(scope: VerificationScope) -> Iterator[Fields]:
     """Yield the tables that would give out a row id again; files with stored ids only seem to."""
-    file, stats = look.tables["data_file"], look.tables["table_stats"]
+    file, stats = scope.tables["data_file"], scope.tables["table_stats"]
     end = sa.func.max(file.c.row_id_start + sa.cast(file.c.record_count, sa.BigInteger))
     query = (
         sa.select(stats.c.table_id, stats.c.next_row_id, end.label("least"))
         .join(file, file.c.table_id == stats.c.table_id)
         .where(
-            look.chosen(stats.c.table_id),
+            scope.chosen(stats.c.table_id),
             file.c.end_snapshot.is_(None),
             file.c.partial_max.is_(None),
             file.c.row_id_start < TRANSACTION_LOCAL,
@@ -154,24 +156,24 @@ def _row_counters_behind(look: VerificationScope) -> Iterator[Fields]:
         .group_by(stats.c.table_id, stats.c.next_row_id)
         .having(end > stats.c.next_row_id)
     )
-    return ({**row._asdict(), "last": row.least - 1} for row in look.limited(query))
+    return ({**row._asdict(), "last": row.least - 1} for row in scope.limited(query))
 
 
 # Each file has one row, because a file is deleted with its row.
 
 
-def misleading_paths(look: VerificationScope) -> Iterator[Finding]:
+def misleading_paths(scope: VerificationScope) -> Iterator[Finding]:
     """Yield the rows whose path this provider does not follow: nothing else is checked then."""
     for kind, key in _WITH_PATHS.items():
-        table = look.tables[kind]
-        if "table_id" not in table.c and not look.is_whole:
+        table = scope.tables[kind]
+        if "table_id" not in table.c and not scope.is_whole:
             continue
         odd = sa.or_(may_mislead(table.c.path), ~table.c.path_is_relative)
         query = sa.select(table.c[key], table.c.path, table.c.path_is_relative).where(odd)
         if "table_id" in table.c:
-            query = query.where(look.chosen(table.c.table_id))
-        for id_, path, is_relative in look.connection.execute(query):
-            problem = CatalogPath(path, is_relative).problem_below(look.catalog.data_path)
+            query = query.where(scope.chosen(table.c.table_id))
+        for id_, path, is_relative in scope.connection.execute(query):
+            problem = CatalogPath(path, is_relative).problem_below(scope.catalog.data_path)
             if problem is not None:
                 yield Finding(
                     Code.PATH_MISLEADING,
@@ -190,13 +192,13 @@ _WITH_PATHS = {
 }
 
 
-def full_paths(look: VerificationScope) -> sa.FromClause:
+def full_paths(scope: VerificationScope) -> sa.FromClause:
     """Return every row of a data file or delete file with its full path: kind, id, table_id, path."""
-    return sa.union_all(_of(look, "data_file"), _of(look, "delete_file")).subquery()
+    return sa.union_all(_files_of_kind(scope, "data_file"), _files_of_kind(scope, "delete_file")).subquery()
 
 
-def _of(look: VerificationScope, kind: str) -> sa.Select[Any]:
-    file, roots = look.tables[kind], table_roots(look).subquery()
+def _files_of_kind(scope: VerificationScope, kind: str) -> sa.Select[Any]:
+    file, roots = scope.tables[kind], table_roots(scope).subquery()
     path = sa.case(
         (file.c.path_is_relative, sa.func.coalesce(roots.c.root, "").concat(file.c.path)), else_=file.c.path
     )
@@ -208,10 +210,10 @@ def _of(look: VerificationScope, kind: str) -> sa.Select[Any]:
     ).outerjoin(roots, roots.c.table_id == file.c.table_id)
 
 
-def table_roots(look: VerificationScope) -> sa.Select[Any]:
+def table_roots(scope: VerificationScope) -> sa.Select[Any]:
     """Return the query for the directory of each table: table_id, root."""
-    table, schema = look.tables["table"], look.tables["schema"]
-    above = _below(sa.literal(look.catalog.data_path), schema)
+    table, schema = scope.tables["table"], scope.tables["schema"]
+    above = _below(sa.literal(scope.catalog.data_path), schema)
     return (
         sa.select(table.c.table_id, sa.func.min(_text(_below(above, table))).label("root"))
         .join(schema, schema.c.schema_id == table.c.schema_id)
@@ -230,9 +232,9 @@ def _text(value: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
     return sa.cast(value, sa.Text)
 
 
-def _same_paths(look: VerificationScope) -> sa.Select[Any]:
-    file = full_paths(look)
-    chosen = sa.func.max(sa.case((look.chosen(file.c.table_id), 1), else_=0))
+def _same_paths(scope: VerificationScope) -> sa.Select[Any]:
+    file = full_paths(scope)
+    chosen = sa.func.max(sa.case((scope.chosen(file.c.table_id), 1), else_=0))
     return (
         sa.select(
             file.c.path, sa.func.min(file.c.id).label("first_id"), sa.func.max(file.c.id).label("last_id")
@@ -242,45 +244,47 @@ def _same_paths(look: VerificationScope) -> sa.Select[Any]:
     )
 
 
-def _scheduled_in_use(look: VerificationScope) -> Iterator[Fields]:
-    file, scheduled = full_paths(look), look.tables["files_scheduled_for_deletion"]
-    path = _text(_below(sa.literal(look.catalog.data_path), scheduled))
+def _scheduled_in_use(scope: VerificationScope) -> Iterator[Fields]:
+    file, scheduled = full_paths(scope), scope.tables["files_scheduled_for_deletion"]
+    path = _text(_below(sa.literal(scope.catalog.data_path), scheduled))
     # First which files, then what they are scheduled as: SQLite would join every row with every other.
-    used = look.limited(sa.select(file).where(look.chosen(file.c.table_id), file.c.path.in_(sa.select(path))))
+    used = scope.limited(
+        sa.select(file).where(scope.chosen(file.c.table_id), file.c.path.in_(sa.select(path)))
+    )
     if not used:
         return
     query = sa.select(scheduled.c.data_file_id, path.label("path")).where(
         path.in_({row.path for row in used})
     )
     ids: dict[str, list[int]] = {}
-    for row in look.limited(query.order_by(scheduled.c.data_file_id)):
+    for row in scope.limited(query.order_by(scheduled.c.data_file_id)):
         ids.setdefault(row.path, []).append(row.data_file_id)
     for row in used:
         for scheduled_id in ids.get(row.path, ()):
             yield {**row._asdict(), "scheduled_id": scheduled_id}
 
 
-def _undeletable(look: VerificationScope) -> Iterator[Fields]:
+def _undeletable(scope: VerificationScope) -> Iterator[Fields]:
     """Yield what waits for its deletion where a clean-up refuses it: mostly outside the data path."""
-    root, scheduled = look.catalog.data_path, look.tables["files_scheduled_for_deletion"]
+    root, scheduled = scope.catalog.data_path, scope.tables["files_scheduled_for_deletion"]
     path = _text(_below(sa.literal(root), scheduled))
     is_odd = sa.or_(~path.startswith(root, autoescape=True), path.endswith("/"))
     query = sa.select(scheduled.c.data_file_id.label("scheduled_id"), path.label("path")).where(is_odd)
     found = (
         {**row._asdict(), "problem": problem}
-        for row in look.all(query)
-        if (problem := why_not_deletable(row.path, root, foreign_files=look.catalog.foreign_files))
+        for row in scope.all(query)
+        if (problem := why_not_deletable(row.path, root, foreign_files=scope.catalog.foreign_files))
     )
     return islice(found, MOST_OF_A_KIND)
 
 
-def _outside(look: VerificationScope) -> Iterator[Fields]:
+def _outside(scope: VerificationScope) -> Iterator[Fields]:
     """Yield what lies outside the data path, in whatever spelling of it."""
-    file, root = full_paths(look), look.catalog.data_path
+    file, root = full_paths(scope), scope.catalog.data_path
     query = sa.select(file).where(
-        look.chosen(file.c.table_id), ~file.c.path.startswith(root, autoescape=True)
+        scope.chosen(file.c.table_id), ~file.c.path.startswith(root, autoescape=True)
     )
-    found = (row._asdict() for row in look.all(query) if not is_below(row.path or "", root))
+    found = (row._asdict() for row in scope.all(query) if not is_below(row.path or "", root))
     return islice(found, MOST_OF_A_KIND)
 
 
@@ -306,7 +310,7 @@ CHECKS = (
     Search(_impossible_counts, (Code.COUNT_IMPOSSIBLE, Code.PARTIAL_MAX_WRONG)),
     Check(Code.COUNT_IMPOSSIBLE, _impossible_delete_counts, ("table_id", "delete_file_id"),
           "Delete file {delete_file_id} of {table} deletes {delete_count} of {record_count} rows."),
-    Check(Code.ROWS_OF_NOTHING, _of_no_file, ("rows_of", "data_file_id"),
+    Check(Code.ROWS_OF_NOTHING, _rows_without_file, ("rows_of", "data_file_id"),
           "ducklake_{rows_of} has rows of data file {data_file_id}, which does not exist.", of_lake=True),
     Check(Code.ROW_COUNTER_BEHIND, _row_counters_behind, ("table_id", "least"),
           "{table} has rows up to id {last}, but would give the next row {next_row_id}."),

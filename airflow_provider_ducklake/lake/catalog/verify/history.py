@@ -13,16 +13,16 @@ from ...planning.upkeep.findings import FindingCode as Code
 from ...transaction.changes_made import ChangeKind, ChangeRecord, parse_changes
 from ..database.tables import maybe
 from ..snapshot import read, read_snapshots
-from .look import Check, Fields, Search, VerificationScope, lacking
+from .scope import Check, Fields, Search, VerificationScope, lacking
 
 _COUNTERS = ("schema_version", "next_catalog_id", "next_file_id")
 _OF_DEFINITIONS = ("created_", "dropped_", "altered_")
 _WITH_STATISTICS = (ChangeKind.INSERTED_INTO_TABLE, ChangeKind.INLINED_INSERT)
 
 
-def _of_snapshots(look: VerificationScope) -> Iterator[Finding]:
+def _findings_of_snapshots(scope: VerificationScope) -> Iterator[Finding]:
     """Yield what is wrong with the snapshots and their changes, each beside the one before it."""
-    snapshot, changes = look.tables["snapshot"], look.tables["snapshot_changes"]
+    snapshot, changes = scope.tables["snapshot"], scope.tables["snapshot_changes"]
     query = (
         select(
             snapshot.c.snapshot_id,
@@ -34,7 +34,7 @@ def _of_snapshots(look: VerificationScope) -> Iterator[Finding]:
         .order_by(snapshot.c.snapshot_id)
     )
     before = None
-    for row in look.all(query):
+    for row in scope.all(query):
         objects = {"snapshot_id": row.snapshot_id}
         records, problem = _parsed(row.changes_made)
         if row.changes_id is None:
@@ -83,22 +83,22 @@ def _counters(before: Row[Any], row: Row[Any], records: Sequence[ChangeRecord]) 
         yield Finding(Code.FILE_COUNTER_STOOD, sentence, objects)
 
 
-def _changes_of_nothing(look: VerificationScope) -> Select[Any]:
-    snapshot, changes = look.tables["snapshot"], look.tables["snapshot_changes"]
+def _changes_of_nothing(scope: VerificationScope) -> Select[Any]:
+    snapshot, changes = scope.tables["snapshot"], scope.tables["snapshot_changes"]
     of_snapshot = snapshot.c.snapshot_id == changes.c.snapshot_id
     rows_of = literal("snapshot_changes").label("rows_of")
     return lacking(snapshot.c.snapshot_id, of_snapshot, changes.c.snapshot_id, rows_of)
 
 
-def _counters_behind(look: VerificationScope) -> Iterator[Fields]:
-    least = read.which_counters(look.tables, definitions=True).ask(look.connection)
+def _counters_behind(scope: VerificationScope) -> Iterator[Fields]:
+    least = read.counters_query(scope.tables, definitions=True).ask(scope.connection)
     for counter, wanted in least.items():
-        if (found := getattr(look.head, counter)) < wanted:
-            yield {"counter": counter, "found": found, "least": wanted, "head": look.head.id}
+        if (found := getattr(scope.head, counter)) < wanted:
+            yield {"counter": counter, "found": found, "least": wanted, "head": scope.head.id}
 
 
-def _lost_tags(look: VerificationScope) -> Iterator[Fields]:
-    for tag in read_snapshots.tags(look.connection, look.catalog):
+def _lost_tags(scope: VerificationScope) -> Iterator[Fields]:
+    for tag in read_snapshots.tags(scope.connection, scope.catalog):
         if tag.is_lost:
             yield {"tag": tag.name, "snapshot_id": tag.snapshot_id, "time": tag.snapshot_time}
 
@@ -116,19 +116,21 @@ _VERSIONED = {
 _FOREVER = 2**62
 
 
-def _misplaced_rows(look: VerificationScope) -> Iterator[Finding]:
+def _misplaced_rows(scope: VerificationScope) -> Iterator[Finding]:
     """Yield the rows that end before they begin, or lie behind the newest snapshot.
 
     A column may end with the snapshot that it begins with: so the reference keeps the id of one that came and
     went in the transaction that made its table.
     """
-    there = [kind for kind in _VERSIONED if kind in look.tables]
-    parts = [_misplaced(look, kind) for kind in there if look.is_whole or "table_id" in look.tables[kind].c]
-    for row in look.limited(select(union_all(*parts).subquery())):
+    there = [kind for kind in _VERSIONED if kind in scope.tables]
+    parts = [
+        _misplaced(scope, kind) for kind in there if scope.is_whole or "table_id" in scope.tables[kind].c
+    ]
+    for row in scope.limited(select(union_all(*parts).subquery())):
         ends_early = row.end_snapshot is not None and row.end_snapshot <= row.begin_snapshot
         where = f"from {row.begin_snapshot} to {row.end_snapshot}"
-        says = "ends before it begins" if ends_early else f"is after the newest snapshot {look.head.id}"
-        of_table = "" if row.table_id is None else f" of {look.table(row.table_id)}"
+        says = "ends before it begins" if ends_early else f"is after the newest snapshot {scope.head.id}"
+        of_table = "" if row.table_id is None else f" of {scope.table(row.table_id)}"
         yield Finding(
             Code.ENDS_BEFORE_BEGIN if ends_early else Code.IN_THE_FUTURE,
             f"The row of {row.kind} {row.id}{of_table} ({where}) {says}.",
@@ -136,8 +138,8 @@ def _misplaced_rows(look: VerificationScope) -> Iterator[Finding]:
         )
 
 
-def _misplaced(look: VerificationScope, kind: str) -> Select[Any]:
-    table = look.tables[kind]
+def _misplaced(scope: VerificationScope, kind: str) -> Select[Any]:
+    table = scope.tables[kind]
     begin, end = table.c.begin_snapshot, table.c.end_snapshot
     ends_early = end < begin if kind == "column" else end <= begin
     query = select(
@@ -146,17 +148,17 @@ def _misplaced(look: VerificationScope, kind: str) -> Select[Any]:
         (table.c.table_id if "table_id" in table.c else null()).label("table_id"),
         begin.label("begin_snapshot"),
         end.label("end_snapshot"),
-    ).where(or_(ends_early, begin > look.head.id, end > look.head.id))
-    return query.where(look.chosen(table.c.table_id)) if "table_id" in table.c else query
+    ).where(or_(ends_early, begin > scope.head.id, end > scope.head.id))
+    return query.where(scope.chosen(table.c.table_id)) if "table_id" in table.c else query
 
 
 def _two_at_once(kind: str, *keys: str) -> Check:
     """Check that no two rows of the same ``keys`` are there at one snapshot."""
     of_table = "table_id" in keys
 
-    def query(look: VerificationScope) -> Select[Any]:
-        table = look.tables[kind]
-        chosen = look.chosen(table.c.table_id) if of_table else true()
+    def query(scope: VerificationScope) -> Select[Any]:
+        table = scope.tables[kind]
+        chosen = scope.chosen(table.c.table_id) if of_table else true()
         rows = overlapping(table, keys, _VERSIONED[kind], chosen)
         return rows.add_columns(literal(kind).label("kind"))
 
@@ -188,8 +190,8 @@ def overlapping(table: Table, keys: Sequence[str], id_: str, condition: ColumnEl
     return select(rows).where(rows.c.before > rows.c.begin_snapshot)
 
 
-def _same_names(look: VerificationScope) -> Select[Any]:
-    table, view = look.tables["table"], look.tables["view"]
+def _same_names(scope: VerificationScope) -> Select[Any]:
+    table, view = scope.tables["table"], scope.tables["view"]
     live = union_all(
         *(
             select(one.c.schema_id, one.c[id_].label("id"), func.lower(one.c[name]).label("name")).where(
@@ -203,25 +205,25 @@ def _same_names(look: VerificationScope) -> Select[Any]:
     return names.having(func.count(live.c.id.distinct()) > 1)
 
 
-def _same_columns(look: VerificationScope) -> Select[Any]:
-    column = look.tables["column"]
+def _same_columns(scope: VerificationScope) -> Select[Any]:
+    column = scope.tables["column"]
     name = func.lower(column.c.column_name)
     return (
         select(column.c.table_id, column.c.parent_column, name.label("name"))
-        .where(column.c.end_snapshot.is_(None), look.chosen(column.c.table_id))
+        .where(column.c.end_snapshot.is_(None), scope.chosen(column.c.table_id))
         .group_by(column.c.table_id, column.c.parent_column, name)
         .having(func.count(column.c.column_id.distinct()) > 1)
     )
 
 
 CHECKS = (
-    Search(_of_snapshots, (Code.CHANGES_MISSING, Code.CHANGES_UNREADABLE, Code.COUNTER_FELL,
+    Search(_findings_of_snapshots, (Code.CHANGES_MISSING, Code.CHANGES_UNREADABLE, Code.COUNTER_FELL,
                            Code.SCHEMA_VERSION_STOOD, Code.FILE_COUNTER_STOOD), of_lake=True),
     Check(Code.ROWS_OF_NOTHING, _changes_of_nothing, ("rows_of", "snapshot_id"),
           "ducklake_snapshot_changes has a row of snapshot {snapshot_id}, which does not exist.",
           of_lake=True),
     Check(Code.COUNTER_BEHIND, _counters_behind, ("counter", "least"),
-          "The newest snapshot {head} has {counter} {found}, but the catalog holds what needs {least}: the "
+          "The newest snapshot {head} has {counter} {found}, and the catalog uses {least} - 1 already: the "
           "next commit would give out the same number twice.", of_lake=True),
     Check(Code.TAG_WITHOUT_SNAPSHOT, _lost_tags, ("tag", "snapshot_id"),
           "The tag {tag!r} names snapshot {snapshot_id}, made at {time}, which is not in the lake.",

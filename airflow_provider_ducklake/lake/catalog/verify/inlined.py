@@ -31,7 +31,7 @@ from ..snapshot.read import TableRow, table_rows
 from ..snapshot.read_layouts import layout_schema
 from ..snapshot.scan import load_table
 from .files import TRANSACTION_LOCAL
-from .look import Check, Fields, Search, VerificationScope
+from .scope import Check, Fields, Search, VerificationScope
 from .statistics import narrow, uncovered
 
 if TYPE_CHECKING:
@@ -42,37 +42,37 @@ if TYPE_CHECKING:
 _DATA = re.compile(r"ducklake_inlined_data_(\d{1,19})_(\d{1,19})\Z")
 
 
-def _registered(look: VerificationScope) -> list[Row[Any]]:
-    return [row for row in look.registered if row.name in look.existing]
+def _registered(scope: VerificationScope) -> list[Row[Any]]:
+    return [row for row in scope.registered if row.name in scope.existing]
 
 
-def _unregistered(look: VerificationScope) -> Iterator[Row[Any]]:
+def _unregistered(scope: VerificationScope) -> Iterator[Row[Any]]:
     counts: list[Any] = []
-    for name in sorted(look.existing - {row.name for row in look.registered}):
+    for name in sorted(scope.existing - {row.name for row in scope.registered}):
         match = _DATA.match(name)
-        if match and _is_chosen(look, int(match[1])):
-            rows = table(name, schema=look.tables.metadata_schema)
+        if match and _is_chosen(scope, int(match[1])):
+            rows = table(name, schema=scope.tables.metadata_schema)
             counts.append(_numbers(int(match[1]), name, func.count()).select_from(rows))
-    return (row for row in asked(look.connection, counts) if row.number)
+    return (row for row in asked(scope.connection, counts) if row.number)
 
 
-def _is_chosen(look: VerificationScope, table_id: int) -> bool:
-    return table_id in look.names and (look.only is None or table_id in look.only)
+def _is_chosen(scope: VerificationScope, table_id: int) -> bool:
+    return table_id in scope.names and (scope.only is None or table_id in scope.only)
 
 
 def _numbers(table_id: int, name: str, number: ColumnElement[int]) -> Select[int, str, int]:
     return select(literal(table_id).label("table_id"), literal(name).label("name"), number.label("number"))
 
 
-def _other_columns(look: VerificationScope) -> Iterator[Fields]:
+def _other_columns(scope: VerificationScope) -> Iterator[Fields]:
     """Yield tables without the columns of their schema version, or the newest without the current ones."""
-    rows = _registered(look)
+    rows = _registered(scope)
     newest = {row.table_id: row.name for row in rows}
     for row in rows:
-        found = look.catalog.dialect.column_names(look.connection, row.name, look.tables.metadata_schema)
-        which, expected = "of its schema version", _expected(look, row.table_id, row.schema_version)
+        found = scope.catalog.dialect.column_names(scope.connection, row.name, scope.tables.metadata_schema)
+        which, expected = "of its schema version", _expected(scope, row.table_id, row.schema_version)
         if newest[row.table_id] == row.name and (expected is None or _same(found, expected)):
-            which, expected = "that the table has now", _expected_now(look, row)
+            which, expected = "that the table has now", _expected_now(scope, row)
         if expected is not None and not _same(found, expected):
             yield {
                 **row._asdict(),
@@ -86,42 +86,42 @@ def _same(left: Sequence[str], right: Sequence[str]) -> bool:
     return [fold(name) for name in left] == [fold(name) for name in right]
 
 
-def _expected(look: VerificationScope, table_id: int, version: int) -> list[str] | None:
+def _expected(scope: VerificationScope, table_id: int, version: int) -> list[str] | None:
     """Return the columns of an inlined table of a schema version; None where that is not known."""
     try:
-        schema = layout_schema(look.connection, look.tables, table_id, version)
+        schema = layout_schema(scope.connection, scope.tables, table_id, version)
     except CatalogError:  # columns that make no table are findings of their own
         return None
-    return names_of(inlined_table(schema, table_id, version, look.tables)) if schema.columns else None
+    return names_of(inlined_table(schema, table_id, version, scope.tables)) if schema.columns else None
 
 
-def _expected_now(look: VerificationScope, row: Row[Any]) -> list[str] | None:
+def _expected_now(scope: VerificationScope, row: Row[Any]) -> list[str] | None:
     """Return the columns that an inlined table must have by now; None: the table's rows go to files."""
-    schema = look.columns.at(row.table_id, look.head.id)
+    schema = scope.columns.at(row.table_id, scope.head.id)
     if schema is None or not schema.columns:
         return None
-    form = look.catalog.dialect.inlined_form
-    if form is not None and why_not_inlined(schema, form, look.tables.writer) is not None:
+    form = scope.catalog.dialect.inlined_form
+    if form is not None and why_not_inlined(schema, form, scope.tables.writer) is not None:
         return None
-    return names_of(inlined_table(schema, row.table_id, row.schema_version, look.tables))
+    return names_of(inlined_table(schema, row.table_id, row.schema_version, scope.tables))
 
 
-def _impossible_rows(look: VerificationScope) -> Iterator[Row[Any]]:
+def _impossible_rows(scope: VerificationScope) -> Iterator[Row[Any]]:
     queries: list[Any] = []
-    for row in _registered(look):
-        rows = bare_table(row.name, look.tables)
+    for row in _registered(scope):
+        rows = bare_table(row.name, scope.tables)
         begin, end = rows.c.begin_snapshot, rows.c.end_snapshot
-        wrong = or_(begin > look.head.id, end > look.head.id, end < begin)
+        wrong = or_(begin > scope.head.id, end > scope.head.id, end < begin)
         queries.append(
             _numbers(row.table_id, row.name, func.sum(case((wrong, 1), else_=0))).select_from(rows)
         )
-    return (row for row in asked(look.connection, queries) if row.number)
+    return (row for row in asked(scope.connection, queries) if row.number)
 
 
-def _row_ids_twice(look: VerificationScope) -> Iterator[Row[Any]]:
+def _row_ids_twice(scope: VerificationScope) -> Iterator[Row[Any]]:
     live: dict[int, list[Select[Any]]] = {}
-    for row in _registered(look):
-        inlined = bare_table(row.name, look.tables)
+    for row in _registered(scope):
+        inlined = bare_table(row.name, scope.tables)
         ids = select(inlined.c.row_id).where(inlined.c.end_snapshot.is_(None))
         live.setdefault(row.table_id, []).append(ids)
     queries: list[Any] = []
@@ -131,15 +131,15 @@ def _row_ids_twice(look: VerificationScope) -> Iterator[Row[Any]]:
         queries.append(
             select(literal(table_id).label("table_id"), func.count().label("number")).select_from(twice)
         )
-    return (row for row in asked(look.connection, queries) if row.number)
+    return (row for row in asked(scope.connection, queries) if row.number)
 
 
-def _deletes_outside(look: VerificationScope) -> Iterator[Row[Any]]:
-    file = look.tables["data_file"]
+def _deletes_outside(scope: VerificationScope) -> Iterator[Row[Any]]:
+    file = scope.tables["data_file"]
     queries: list[Any] = []
-    for table_id in sorted(look.names):
-        if inlined_delete_name(table_id) in look.existing and _is_chosen(look, table_id):
-            deletes = inlined_delete_table(table_id, look.tables.metadata_schema)
+    for table_id in sorted(scope.names):
+        if inlined_delete_name(table_id) in scope.existing and _is_chosen(scope, table_id):
+            deletes = inlined_delete_table(table_id, scope.tables.metadata_schema)
             id_, row_id = deletes.c.file_id, deletes.c.row_id
             queries.append(
                 select(
@@ -151,31 +151,31 @@ def _deletes_outside(look: VerificationScope) -> Iterator[Row[Any]]:
                 .where(or_(row_id < 0, row_id >= file.c.record_count))
                 .group_by(id_)
             )
-    return asked(look.connection, queries)
+    return asked(scope.connection, queries)
 
 
 # A table's statistics also cover its inlined rows.
 
 
-def _beside_statistics(look: VerificationScope) -> Iterator[Finding]:
+def _beside_statistics(scope: VerificationScope) -> Iterator[Finding]:
     """Yield the columns and counters that leave live inlined rows out."""
-    rows = table_rows(look.connection, look.tables, look.head.id)
-    chosen = {row.id for row in rows if look.only is None or row.id in look.only}
-    counts = inlined_row_counts(look.connection, look.catalog, chosen, look.head.id)
-    stats = look.tables["table_stats"]
+    rows = table_rows(scope.connection, scope.tables, scope.head.id)
+    chosen = {row.id for row in rows if scope.only is None or row.id in scope.only}
+    counts = inlined_row_counts(scope.connection, scope.catalog, chosen, scope.head.id)
+    stats = scope.tables["table_stats"]
     query = select(stats.c.table_id, stats.c.next_row_id)
-    next_ids = {row.table_id: row.next_row_id for row in look.connection.execute(query)}
+    next_ids = {row.table_id: row.next_row_id for row in scope.connection.execute(query)}
     for row in rows:
         if counts.get(row.id):
-            yield from _of_table(look, row, next_ids.get(row.id))
+            yield from _findings_of_table(scope, row, next_ids.get(row.id))
 
 
-def _of_table(look: VerificationScope, row: TableRow, next_row_id: int | None) -> Iterator[Finding]:
+def _findings_of_table(scope: VerificationScope, row: TableRow, next_row_id: int | None) -> Iterator[Finding]:
     from ...storage.rows.inlined_values import inlined_in_schema, inlined_stats
 
     try:
-        table = load_table(look.connection, look.catalog, look.head, row.qualified, with_files=False)
-        parts = read_inlined(look.connection, look.catalog, table)
+        table = load_table(scope.connection, scope.catalog, scope.head, row.qualified, with_files=False)
+        parts = read_inlined(scope.connection, scope.catalog, table)
     except (CatalogError, UnsupportedFeatureError):
         return  # a layout that cannot be read is a finding of its own, or of another release
     if next_row_id is None:
@@ -210,7 +210,7 @@ def _of_table(look: VerificationScope, row: TableRow, next_row_id: int | None) -
             )
             continue
         if all(has_bounds(leaf.type) for leaf in column.leaves()):
-            yield from _not_covered(look, row.id, inlined_stats(rows, schema))
+            yield from _not_covered(scope, row.id, inlined_stats(rows, schema))
 
 
 def _narrower(row: TableRow, column: Column, parts: Sequence[InlinedRows]) -> Iterator[Finding]:
@@ -228,17 +228,17 @@ def _narrower(row: TableRow, column: Column, parts: Sequence[InlinedRows]) -> It
 
 
 def _not_covered(
-    look: VerificationScope, table_id: int, stats: Mapping[ColumnId, TableColumnStats | None]
+    scope: VerificationScope, table_id: int, stats: Mapping[ColumnId, TableColumnStats | None]
 ) -> Iterator[Finding]:
     for column_id, found in stats.items():
-        known = look.statistics.of_live(table_id, column_id)
-        types = look.statistics.types(table_id, column_id)
+        known = scope.statistics.of_live(table_id, column_id)
+        types = scope.statistics.types(table_id, column_id)
         # the reference's texts of inlined blobs are in no order
         is_ordered = all(one.facts.kind is not ScalarKind.BLOB for one in types)
         if found is not None and known is not None and is_ordered:
             problem = uncovered(_row_stats(found), known, types)
             if problem is not None:
-                yield narrow(look, table_id, column_id, f"its inlined data {problem}")
+                yield narrow(scope, table_id, column_id, f"its inlined data {problem}")
 
 
 def _row_stats(stats: TableColumnStats) -> ColumnStats:
@@ -255,7 +255,7 @@ def _row_stats(stats: TableColumnStats) -> ColumnStats:
 
 CHECKS = (
     Check(Code.INLINED_TABLE_MISSING,
-          lambda look: (row for row in look.registered if row.name not in look.existing),
+          lambda scope: (row for row in scope.registered if row.name not in scope.existing),
           ("table_id", "name"),
           "{name} is registered for rows of {table}, but does not exist."),
     Check(Code.INLINED_TABLE_UNREGISTERED, _unregistered, ("table_id", "name"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...storage.moving.compact import SharedRowIds
     from ..dialects.dialect import Catalog
     from .contents import Locate, Reading
-    from .look import VerificationScope
+    from .scope import VerificationScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class NumberedFile:
     encryption_key: FileKey | None = None
 
 
-def numbered_twice(look: VerificationScope) -> list[NumberedFile]:
+def numbered_twice(scope: VerificationScope) -> list[NumberedFile]:
     """Return the live files whose numbers others have too, by table and first number.
 
     Flushed files are among them: the catalog does not say that they store ids.
     """
-    file = look.tables["data_file"]
+    file = scope.tables["data_file"]
     start, end = file.c.row_id_start, file.c.row_id_start + file.c.record_count
     order: dict[str, Any] = {"partition_by": file.c.table_id, "order_by": (start, file.c.data_file_id)}
     rows = (
@@ -72,28 +72,28 @@ def numbered_twice(look: VerificationScope) -> list[NumberedFile]:
             start < TRANSACTION_LOCAL,
             file.c.record_count > 0,
             file.c.record_count < TRANSACTION_LOCAL,  # the others are a finding of their own
-            look.chosen(file.c.table_id),
+            scope.chosen(file.c.table_id),
         )
         .subquery()
     )
-    paths = full_paths(look)
+    paths = full_paths(scope)
     query = (
         select(rows, paths.c.path)
         .join(paths, (paths.c.id == rows.c.data_file_id) & (paths.c.kind == "data_file"))
         .where(or_(rows.c.before > rows.c.first, rows.c.after < rows.c.behind))
         .order_by(rows.c.table_id, rows.c.first, rows.c.data_file_id)
     )
-    found = list(look.all(query))
+    found = list(scope.all(query))
     marks: dict[DataFileId, list[int]] = {}
     deletes: dict[int, list[LiveDeleteFile]] = {}
     for table_id in {row.table_id for row in found}:
-        marks.update(inlined_delete_marks(look.connection, look.catalog, TableId(table_id), look.head.id))
-        deletes.update(_delete_files(look, table_id))
+        marks.update(inlined_delete_marks(scope.connection, scope.catalog, TableId(table_id), scope.head.id))
+        deletes.update(_delete_files(scope, table_id))
     return [
         NumberedFile(
             row.data_file_id,
             row.table_id,
-            look.table(row.table_id),
+            scope.table(row.table_id),
             row.path,
             row.first,
             row.behind,
@@ -105,14 +105,14 @@ def numbered_twice(look: VerificationScope) -> list[NumberedFile]:
     ]
 
 
-def _delete_files(look: VerificationScope, table_id: int) -> dict[int, list[LiveDeleteFile]]:
+def _delete_files(scope: VerificationScope, table_id: int) -> dict[int, list[LiveDeleteFile]]:
     """Return the live delete files of a table's data files."""
-    file, roots = look.tables["delete_file"], table_roots(look).subquery()
+    file, roots = scope.tables["delete_file"], table_roots(scope).subquery()
     root = select(roots.c.root).where(roots.c.table_id == table_id)
-    directory = look.connection.execute(root).scalar_one_or_none() or ""
+    directory = scope.connection.execute(root).scalar_one_or_none() or ""
     query = select(file).where(file.c.table_id == table_id, file.c.end_snapshot.is_(None))
     found: dict[int, list[LiveDeleteFile]] = {}
-    for row in look.all(query):
+    for row in scope.all(query):
         found.setdefault(row.data_file_id, []).append(live_delete_file(row, directory))
     return found
 
@@ -176,10 +176,6 @@ def _deleted(file: NumberedFile, first: int, end: int, locate: Locate) -> set[in
 
 log = logger(__name__)
 
-_OF_COLUMNS = (
-    Code.NO_COLUMNS, Code.TYPE_UNKNOWN, Code.PARENT_MISSING, Code.CHILDREN_WRONG, Code.DEFAULT_UNREADABLE
-)  # fmt: skip
-
 
 def check_live_row_ids(
     catalog: Catalog, reading: Reading, locate: Locate, only: Collection[int] | None, found: Iterable[Finding]
@@ -192,7 +188,7 @@ def check_live_row_ids(
 
     with reading() as connection:
         rows = read.table_rows(connection, catalog.tables, read_snapshots.head(connection, catalog.tables).id)
-    unreadable = {one.objects.get("table_id") for one in found if one.code in _OF_COLUMNS}
+    unreadable = {one.objects.get("table_id") for one in found if one.code is Code.COLUMNS_UNREADABLE}
     for row in rows:
         if row.id in unreadable or (only is not None and row.id not in only):
             continue

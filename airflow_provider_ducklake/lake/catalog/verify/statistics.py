@@ -13,43 +13,43 @@ from ...planning.reading.pruning import TextBounds, are_crossed, are_readable, c
 from ...planning.upkeep.findings import Finding
 from ...planning.upkeep.findings import FindingCode as Code
 from .files import table_roots
-from .look import Check, Fields, Found, Search, TableBounds, VerificationScope, lacking
+from .scope import Check, Fields, Found, Search, TableBounds, VerificationScope, lacking
 
 if TYPE_CHECKING:
     from ...format.files import ColumnStats
     from ...format.types.ducklake_types import DuckLakeType
 
 
-def _without_statistics(look: VerificationScope) -> Select[Any]:
-    table, file, stats = (look.tables[one] for one in ("table", "data_file", "table_stats"))
+def _without_statistics(scope: VerificationScope) -> Select[Any]:
+    table, file, stats = (scope.tables[one] for one in ("table", "data_file", "table_stats"))
     with_files = select(file.c.table_id).where(file.c.end_snapshot.is_(None))
     is_of_it = stats.c.table_id == table.c.table_id
     return lacking(stats.c.table_id, is_of_it, table.c.table_id).where(
-        table.c.end_snapshot.is_(None), look.chosen(table.c.table_id), table.c.table_id.in_(with_files)
+        table.c.end_snapshot.is_(None), scope.chosen(table.c.table_id), table.c.table_id.in_(with_files)
     )
 
 
 def _exact_without_bound(kind: str, *ids: str) -> Callable[[VerificationScope], Found]:
     """Select the statistics that call a bound exact, or not, which is not there."""
 
-    def query(look: VerificationScope) -> Found:
-        stats = look.tables[kind]
+    def query(scope: VerificationScope) -> Found:
+        stats = scope.tables[kind]
         if "min_is_exact" not in stats.c:
             return ()
         odd = (
             stats.c[f"{end}_value"].is_(None) & stats.c[f"{end}_is_exact"].is_not(None)
             for end in ("min", "max")
         )
-        return select(*(stats.c[one] for one in ids)).where(or_(*odd), look.chosen(stats.c.table_id))
+        return select(*(stats.c[one] for one in ids)).where(or_(*odd), scope.chosen(stats.c.table_id))
 
     return query
 
 
-def _bounds_of_tables(look: VerificationScope) -> Iterator[Finding]:
-    statistics = look.statistics
+def _bounds_of_tables(scope: VerificationScope) -> Iterator[Finding]:
+    statistics = scope.statistics
     for (table_id, column_id), stats in statistics.of_columns.items():
         if wrong := _wrong(stats.bounds, statistics.types(table_id, column_id)):
-            of = f"ducklake_table_column_stats of column {column_id} of {look.table(table_id)}"
+            of = f"ducklake_table_column_stats of column {column_id} of {scope.table(table_id)}"
             code, ending = wrong
             yield Finding(code, f"{of} {ending}", {"table_id": table_id, "column_id": column_id})
 
@@ -64,19 +64,19 @@ def _wrong(bounds: TextBounds, types: tuple[DuckLakeType, ...]) -> tuple[Code, s
     return Code.BOUNDS_CROSSED, f"{shown}: the lower bound is above the upper bound."
 
 
-def _statistics_of_files(look: VerificationScope) -> Iterator[Finding]:
+def _statistics_of_files(scope: VerificationScope) -> Iterator[Finding]:
     """Yield files' bounds that are wrong, and once each column whose table's bounds leave a live file out."""
-    statistics = look.statistics  # before rows are streamed
-    file, stats = look.tables["data_file"], look.tables["file_column_stats"]
+    statistics = scope.statistics  # before rows are streamed
+    file, stats = scope.tables["data_file"], scope.tables["file_column_stats"]
     ids, counts = ("data_file_id", "table_id", "column_id"), ("value_count", "null_count")
     shown = (stats.c[one] for one in (*ids, *counts, "min_value", "max_value", "contains_nan"))
     query = (
         select(*shown, file.c.end_snapshot)
         .join(file, and_(file.c.data_file_id == stats.c.data_file_id, file.c.table_id == stats.c.table_id))
-        .where(look.chosen(stats.c.table_id))
+        .where(scope.chosen(stats.c.table_id))
     )
     reported: set[tuple[int, int]] = set()
-    for row in look.all(query):
+    for row in scope.all(query):
         types = statistics.types(row.table_id, row.column_id)
         if wrong := _wrong(TextBounds(row.min_value, row.max_value), types):
             of = f"ducklake_file_column_stats of column {row.column_id} of data file {row.data_file_id}"
@@ -84,17 +84,17 @@ def _statistics_of_files(look: VerificationScope) -> Iterator[Finding]:
             objects = {"table_id": row.table_id, "column_id": row.column_id, "data_file_id": row.data_file_id}
             yield Finding(code, f"{of} {ending}", objects)
         key = (row.table_id, row.column_id)
-        told = statistics.of_live(*key) if row.end_snapshot is None and key not in reported else None
-        if told is not None and (problem := uncovered(row, told, types)) is not None:
+        live_bounds = statistics.of_live(*key) if row.end_snapshot is None and key not in reported else None
+        if live_bounds is not None and (problem := uncovered(row, live_bounds, types)) is not None:
             reported.add(key)
-            yield narrow(look, *key, f"data file {row.data_file_id} {problem}")
+            yield narrow(scope, *key, f"data file {row.data_file_id} {problem}")
 
 
-def narrow(look: VerificationScope, table_id: int, column_id: int, problem: str) -> Finding:
+def narrow(scope: VerificationScope, table_id: int, column_id: int, problem: str) -> Finding:
     """Return the finding that a table's statistics of a column do not cover its rows."""
     return Finding(
         Code.TABLE_STATS_NARROW,
-        f"The statistics of column {column_id} of {look.table(table_id)} leave rows out: {problem}.",
+        f"The statistics of column {column_id} of {scope.table(table_id)} leave rows out: {problem}.",
         {"table_id": table_id, "column_id": column_id},
     )
 
@@ -130,9 +130,9 @@ def _unbounded(inner: TextBounds, outer: TextBounds, types: tuple[DuckLakeType, 
 _Partition = tuple[int, int, tuple[str | None, ...]]
 
 
-def _bucketless(look: VerificationScope) -> Select[Any]:
+def _bucketless(scope: VerificationScope) -> Select[Any]:
     """Select the bucket keys of which files lack the value: for DuckDB what another key left in its place."""
-    file, info, key = (look.tables[one] for one in ("data_file", "partition_info", "partition_column"))
+    file, info, key = (scope.tables[one] for one in ("data_file", "partition_info", "partition_column"))
     own = key.alias()
     is_same = and_(
         own.c.partition_id == file.c.partition_id,
@@ -146,7 +146,7 @@ def _bucketless(look: VerificationScope) -> Select[Any]:
         .join(key, and_(key.c.partition_id == info.c.partition_id, key.c.table_id == info.c.table_id))
         .outerjoin(own, is_same)
         .where(
-            look.chosen(file.c.table_id),
+            scope.chosen(file.c.table_id),
             file.c.end_snapshot.is_(None),
             info.c.end_snapshot.is_(None),
             key.c.transform.startswith("bucket("),
@@ -156,10 +156,10 @@ def _bucketless(look: VerificationScope) -> Select[Any]:
     )
 
 
-def _scattered(look: VerificationScope) -> Iterator[Fields]:
+def _scattered(scope: VerificationScope) -> Iterator[Fields]:
     """Yield the partitions whose files do not all have the folders of the first of them in their paths."""
     places: dict[_Partition, list[str]] = {}
-    for partition, path in _placed(look):
+    for partition, path in _placed(scope):
         places.setdefault(partition, []).append(path)
     for (table_id, partition_id, values), paths in places.items():
         folder = paths[0].rpartition("/")[0]
@@ -174,19 +174,19 @@ def _scattered(look: VerificationScope) -> Iterator[Fields]:
             }
 
 
-def _placed(look: VerificationScope) -> Iterator[tuple[_Partition, str]]:
+def _placed(scope: VerificationScope) -> Iterator[tuple[_Partition, str]]:
     """Yield the partition of each live file, and its path as DuckDB's compactor has it, by file id."""
-    file, value = look.tables["data_file"], look.tables["file_partition_value"]
-    roots = table_roots(look).subquery()
+    file, value = scope.tables["data_file"], scope.tables["file_partition_value"]
+    roots = table_roots(scope).subquery()
     ids = file.c.data_file_id, file.c.table_id, file.c.partition_id
     query = (
         select(*ids, value.c.partition_value, file.c.path, file.c.path_is_relative, roots.c.root)
         .join(value, value.c.data_file_id == file.c.data_file_id)
         .join(roots, roots.c.table_id == file.c.table_id)
-        .where(look.chosen(file.c.table_id), file.c.end_snapshot.is_(None), file.c.partition_id.is_not(None))
+        .where(scope.chosen(file.c.table_id), file.c.end_snapshot.is_(None), file.c.partition_id.is_not(None))
         .order_by(file.c.data_file_id, value.c.partition_key_index)
     )
-    for _, keys in groupby(look.all(query), attrgetter("data_file_id")):
+    for _, keys in groupby(scope.all(query), attrgetter("data_file_id")):
         rows = list(keys)
         file_, values = rows[0], tuple(one.partition_value for one in rows)
         path = file_.path if file_.path_is_relative else file_.path.replace(file_.root, "")

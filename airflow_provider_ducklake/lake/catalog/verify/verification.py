@@ -13,8 +13,8 @@ from ..snapshot import read_snapshots
 from ..snapshot.scan import find_table
 from . import definitions, files, history, inlined, statistics
 from .contents import Contents, Locate, Reading, check_contents
-from .look import look_at, run
 from .row_ids import check_live_row_ids, check_row_ids, numbered_twice
+from .scope import run, scope_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -45,12 +45,12 @@ def verify(  # noqa: PLR0913 - three say what, three how
         if circles := list(definitions.schemas_in_circles(connection, catalog.tables)):
             return circles  # no table has a name
         only = table_ids(connection, catalog, tables)
-        look = look_at(connection, catalog, only)
-        if misleading := list(files.misleading_paths(look)):
+        scope = scope_of(connection, catalog, only)
+        if misleading := list(files.misleading_paths(scope)):
             return misleading  # what lies there is not to be opened, and the rest would go by it
-        found = list(run(CHECKS, look, with_notes=with_notes))
-        contents, numbered = Contents.of(look), numbered_twice(look)
-    log.info("Verified the catalog as of snapshot %d: %d findings", look.head.id, len(found))
+        found = list(run(CHECKS, scope, with_notes=with_notes))
+        contents, numbered = Contents.of(scope), numbered_twice(scope)
+    log.info("Verified the catalog as of snapshot %d: %d findings", scope.head.id, len(found))
     if sample > 0:
         found += check_row_ids(numbered, locate)
         in_files = check_contents(contents, reading, locate, sample)

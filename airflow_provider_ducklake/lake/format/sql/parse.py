@@ -14,14 +14,14 @@ from ..names.identifiers import NOT_CALLED, RESERVED
 from ..types.ducklake_types import SCALARS, ScalarKind
 from .tokens import ExpressionError, Token, TokenKind, TokenReader, expression_tokens
 from .tree import (
-    Call,
     Case,
     Cast,
     Constant,
     ConstantKind,
     Expression,
+    FunctionCall,
     Name,
-    Operation,
+    OperatorCall,
     Ordered,
     Other,
     children,
@@ -155,7 +155,7 @@ class Parser(TokenReader):
     def _prefix(self) -> tuple[Expression, int]:
         """Return the first operand, and how tight an operator behind it may bind."""
         if self.accept("not"):
-            return Operation("NOT", (self.expression(_NOT),)), _NOT
+            return OperatorCall("NOT", (self.expression(_NOT),)), _NOT
         sign = self.peek().symbol
         if sign in ("-", "+"):
             self.take()
@@ -163,7 +163,7 @@ class Parser(TokenReader):
             if sign == "-" and isinstance(operand, Constant) and operand.kind is ConstantKind.NUMBER:
                 negative = operand.text.startswith("-")
                 return Constant(operand.kind, operand.text[1:] if negative else f"-{operand.text}"), _SIGN
-            return Operation("negative" if sign == "-" else "positive", (operand,)), _SIGN
+            return OperatorCall("negative" if sign == "-" else "positive", (operand,)), _SIGN
         return self._postfix(self._primary()), _SIGN
 
     def _level(self) -> int | None:
@@ -181,27 +181,27 @@ class Parser(TokenReader):
         if token.symbol:
             self.take()
             operator = _COMPARISONS.get(token.symbol, token.symbol)
-            return Operation(operator, (left, self.expression(level + 1)))
+            return OperatorCall(operator, (left, self.expression(level + 1)))
         if level in (_AND, _OR):
             return self._joined(left, token.word, level)
         return self._is(left) if level == _IS else self._in(left)
 
-    def _joined(self, left: Expression, word: str, level: int) -> Operation:
+    def _joined(self, left: Expression, word: str, level: int) -> OperatorCall:
         """Read the rest of a conjunction or disjunction; a chain of them is one, however long it is."""
         operator = word.upper()
-        is_chain = isinstance(left, Operation) and left.operator == operator
+        is_chain = isinstance(left, OperatorCall) and left.operator == operator
         operands = [*children(left)] if is_chain else [left]
         while self.accept(word):
             operands.append(self.expression(level + 1))
-        return Operation(operator, tuple(operands))
+        return OperatorCall(operator, tuple(operands))
 
     def _is(self, left: Expression) -> Expression:
         self.expect("is")
         negated = "NOT " if self.accept("not") else ""
         if self.accept("null"):
-            return Operation(f"IS {negated}NULL", (left,))
+            return OperatorCall(f"IS {negated}NULL", (left,))
         self.expect("distinct", "from")
-        return Operation(f"IS {negated}DISTINCT FROM", (left, self.expression(_IS + 1)))
+        return OperatorCall(f"IS {negated}DISTINCT FROM", (left, self.expression(_IS + 1)))
 
     def _in(self, left: Expression) -> Expression:
         negated = "NOT " if self.accept("not") else ""
@@ -209,14 +209,14 @@ class Parser(TokenReader):
         if word == "between":
             low = self.expression(_OTHER)
             self.expect("and")
-            return Operation(f"{negated}BETWEEN", (left, low, self.expression(_OTHER)))
+            return OperatorCall(f"{negated}BETWEEN", (left, low, self.expression(_OTHER)))
         if word == "in":
             values = self.in_parentheses(lambda: self.list_of(self.expression))
-            return Operation(f"{negated}IN", (left, *values))
+            return OperatorCall(f"{negated}IN", (left, *values))
         right = self.expression(_OTHER)
         if self.sees("escape"):
             raise self.error("ESCAPE is not supported here.")
-        return Operation(("!" if negated else "") + _LIKE[word], (left, right))
+        return OperatorCall(("!" if negated else "") + _LIKE[word], (left, right))
 
     def _postfix(self, operand: Expression) -> Expression:
         while True:
@@ -224,7 +224,7 @@ class Parser(TokenReader):
                 operand = Cast(operand, self.type())
                 self._grow()
             elif self.accept("["):
-                operand = Operation("[]", (operand, self.expression()))
+                operand = OperatorCall("[]", (operand, self.expression()))
                 self.expect("]")
                 self._grow()
             else:
@@ -248,9 +248,9 @@ class Parser(TokenReader):
             return self._named()
         if not token.word:
             raise self.error("expected an expression.")
-        return self._of_word(token)
+        return self._word_expression(token)
 
-    def _of_word(self, token: Token) -> Expression:
+    def _word_expression(self, token: Token) -> Expression:
         word, behind = token.word, self.peek(1)
         if word in _CONSTANTS:
             self.take()
@@ -293,12 +293,13 @@ class Parser(TokenReader):
         self.expect("as")
         return Cast(operand, self.type(), tries)
 
-    def _extract(self) -> Call:
+    def _extract(self) -> FunctionCall:
         part = self.take()
         if part.word not in _PARTS:
             raise self.error("expected a part of a date or time, such as YEAR.", at=part)
         self.expect("from")
-        return Call(("main", "date_part"), (Constant(ConstantKind.STRING, part.word), self.expression()))
+        literal = Constant(ConstantKind.STRING, part.word)
+        return FunctionCall(("main", "date_part"), (literal, self.expression()))
 
     def _interval(self) -> Expression:
         self.expect("interval")
@@ -354,11 +355,11 @@ class Parser(TokenReader):
                 return token.text
         return self.name(is_label=not is_called)
 
-    def _call(self, name: tuple[str, ...]) -> Call:
+    def _call(self, name: tuple[str, ...]) -> FunctionCall:
         self.expect("(")
         arguments = () if self.sees(")") else self.list_of(self.expression)
         self.expect(")")
-        return Call(name, arguments)
+        return FunctionCall(name, arguments)
 
     def ordered(self) -> Ordered:
         """Read what rows are ordered by."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ..names.identifiers import fold, written
 from .parse import Parser
-from .tree import Call, Case, Cast, Constant, ConstantKind, Expression, Name, Operation, walk
+from .tree import Case, Cast, Constant, ConstantKind, Expression, FunctionCall, Name, OperatorCall, walk
 
 _PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _LONGEST = 18  # digits; longer ones may be of another type, and be printed otherwise
@@ -43,9 +43,9 @@ def _print(expression: Expression) -> str:
             return written(name)
         case Constant():
             return _constant(expression)
-        case Operation(operator, operands):
+        case OperatorCall(operator, operands):
             return _operation(operator, operands)
-        case Call(name, arguments):
+        case FunctionCall(name, arguments):
             return _call(name, arguments)
         case Cast():
             return _cast(expression)
@@ -98,7 +98,7 @@ def _operation(  # noqa: PLR0911 - a line for each kind of operator
 
 
 def _not(operand: Expression) -> str:
-    if isinstance(operand, Operation) and operand.operator in _OPPOSITE:
+    if isinstance(operand, OperatorCall) and operand.operator in _OPPOSITE:
         return _operation(_OPPOSITE[operand.operator], operand.operands)
     if isinstance(operand, Name):
         return f"(NOT {_print(operand)})"
@@ -133,7 +133,7 @@ def _case(case: Case) -> str:
     branches = []
     for condition, value in case.branches:
         if case.operand is not None:
-            condition = Operation("=", (case.operand, condition))  # noqa: PLW2901 - as the reference has it
+            condition = OperatorCall("=", (case.operand, condition))  # noqa: PLW2901 - as the reference has it
         branches.append(f" WHEN ({_print(condition)}) THEN ({_print(value)})")
     default = "NULL" if case.default is None else _print(case.default)
     return f"CASE {''.join(branches)} ELSE {default} END"

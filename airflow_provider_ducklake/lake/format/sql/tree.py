@@ -34,7 +34,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function by its name, perhaps with its schema."""
 
     name: tuple[str, ...]
@@ -51,7 +51,7 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class OperatorCall:
     """An operator and what it is applied to, by DuckDB's own name of it.
 
     ``AND`` and ``OR`` have any number of operands, ``IN`` its values after the first, ``BETWEEN`` both ends.
@@ -88,13 +88,13 @@ class Other:
     parts: tuple[Expression, ...] = ()
 
 
-Expression: TypeAlias = Name | Constant | Call | Operation | Cast | Case | Other
+Expression: TypeAlias = Name | Constant | FunctionCall | OperatorCall | Cast | Case | Other
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
     """List the parts of an expression."""
     match expression:
-        case Call(_, parts) | Operation(_, parts) | Other(_, parts):
+        case FunctionCall(_, parts) | OperatorCall(_, parts) | Other(_, parts):
             return parts
         case Cast(operand):
             return (operand,)

@@ -233,14 +233,14 @@ def wkb_of_wkt(text: str) -> bytes:
     >>> wkb_of_wkt("MULTILINESTRING Z EMPTY").hex()
     '01ed03000000000000'
     """
-    reader = _Reader(text)
+    reader = _WktReader(text)
     data = reader.geometry()
     reader.expect_end()
     check_wkb(data)
     return data
 
 
-class _Reader:
+class _WktReader:
     """Reads a text word by word into well-known binary.
 
     ``dimensions`` are those of the geometry that is read, by the thousands of its type's number.

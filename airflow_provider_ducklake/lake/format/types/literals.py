@@ -133,9 +133,9 @@ def parse_literal(type_: dl.DuckLakeType, text: str) -> Value:
     [b'a', None, b"it's", b'']
     """
     try:
-        return _Reader(text, expressions=True).whole(type_)
+        return _LiteralReader(text, expressions=True).whole(type_)
     except ValueError:
-        return _Reader(text, expressions=False).whole(type_)  # a struct as DuckDB's cast writes it
+        return _LiteralReader(text, expressions=False).whole(type_)  # a struct as DuckDB's cast writes it
 
 
 def parse_cast(type_: dl.DuckLakeType, text: str) -> Value:
@@ -144,7 +144,7 @@ def parse_cast(type_: dl.DuckLakeType, text: str) -> Value:
     >>> parse_cast(dl.StructType((dl.Field("a", dl.ScalarType("varchar")),)), r"{'a': 'it\'s'}")
     {'a': b"it's"}
     """
-    return _Reader(text, expressions=False).whole(type_)
+    return _LiteralReader(text, expressions=False).whole(type_)
 
 
 def parse_written(type_: dl.DuckLakeType, text: str, leaf: Leaf) -> Value:
@@ -168,7 +168,7 @@ def map_of(pairs: list[tuple[Value, Value]]) -> list[tuple[Value, Value]]:
     return pairs
 
 
-class _Reader:
+class _LiteralReader:
     """Recursive descent over one text, led by the type.
 
     ``expressions``: structs around which there are only structs have the members of an SQL expression.
@@ -318,7 +318,7 @@ class _Reader:
             self.expect(",")
 
 
-class _StrictReader(_Reader):
+class _StrictReader(_LiteralReader):
     """Reads no quotes, brackets and backslashes in texts without quotes: DuckDB gives them meanings."""
 
     def bare(self, ends: str) -> str:

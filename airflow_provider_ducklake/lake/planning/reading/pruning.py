@@ -19,33 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from ...format import partitioning as keys
 from ...format.defaults import initial_value
 from ...format.files import STRING_BOUND_BYTES, ColumnStats, LiveDataFile, blob_bounds, string_bounds
-from ...format.partitioning import (
-    EPOCHS,
-    PartitionSpec,
-    Transform,
-    TransformKind,
-    bucket,
-    epoch_range,
-    hive_value,
-    hive_values,
-    is_cast_to_micros,
-    is_local,
-    partition_value,
-)
+from ...format.types import values as physical
 from ...format.types.ducklake_types import TEXTS, DuckLakeType, Exact, ScalarKind, children_of, is_float
 from ...format.types.literals import parse_scalar
-from ...format.types.values import (
-    Physical,
-    as_float32,
-    days_from_civil,
-    format_physical,
-    is_infinite,
-    order_key,
-    parse_physical,
-    units_per_second,
-)
 from . import predicates as terms
 
 if TYPE_CHECKING:
@@ -65,9 +44,9 @@ class Evidence:
     has_nulls: bool = True
     has_values: bool = True
     part: str | None = None
-    transformed: Callable[[Physical], frozenset[str | None] | None] | None = None
+    transformed: Callable[[physical.Physical], frozenset[str | None] | None] | None = None
 
-    def admits(self, value: Physical) -> bool:
+    def admits(self, value: physical.Physical) -> bool:
         """Return True if the value may be there."""
         key = terms.order(value)
         if (self.low is not None and key < self.low) or (self.high is not None and key > self.high):
@@ -76,11 +55,11 @@ class Evidence:
         return possible is None or self.part in possible
 
 
-def may_match(
+def file_may_match(
     predicate: terms.Predicate,
     file: LiveDataFile,
     types: Mapping[ColumnId, DuckLakeType],
-    partition_specs: Mapping[PartitionId, PartitionSpec],
+    partition_specs: Mapping[PartitionId, keys.PartitionSpec],
 ) -> bool:
     """Return True if a file may hold a row for which the filter is true, were none of its rows deleted."""
 
@@ -113,7 +92,7 @@ def _may_hold(condition: terms.Condition, known: Evidence) -> bool:
             return True
 
 
-def _may_compare(operator: terms.Operator, value: Physical, known: Evidence) -> bool:
+def _may_compare(operator: terms.Operator, value: physical.Physical, known: Evidence) -> bool:
     key, low, high = terms.order(value), known.low, known.high
     match operator:
         case terms.Operator.EQUAL:
@@ -130,7 +109,7 @@ def _may_compare(operator: terms.Operator, value: Physical, known: Evidence) -> 
             return high is None or bool(high >= key)
 
 
-def _between(values: tuple[Physical, ...], known: Evidence) -> tuple[Physical, ...]:
+def _between(values: tuple[physical.Physical, ...], known: Evidence) -> tuple[physical.Physical, ...]:
     """Return the values from the lower bound on: of ascending ones, as ``Membership`` has them."""
     return values if known.low is None else values[bisect_left(values, known.low, key=terms.order) :]
 
@@ -147,21 +126,21 @@ def _may_begin(start: bytes, known: Evidence) -> bool:
 
 
 def evidence(
-    file: LiveDataFile, column_id: ColumnId, type_: DuckLakeType, spec: PartitionSpec | None
+    file: LiveDataFile, column_id: ColumnId, type_: DuckLakeType, spec: keys.PartitionSpec | None
 ) -> Iterator[Evidence]:
     """Yield the facts about a column in a file, all of them true; ``spec`` are the keys of its partition."""
     folder = _folder(file, column_id)
     if folder is not None:
-        yield from _of_folder(file, folder, type_)
+        yield from _folder_evidence(file, folder, type_)
         return
     stats = file.column_stats.get(column_id)
     if stats is not None:
-        yield _of_statistics(file, stats, type_)
+        yield _statistics_evidence(file, stats, type_)
     if spec is None or len(spec.fields) != len(file.partition_values):
         return
     for field, text in zip(spec.fields, file.partition_values, strict=True):
         if field.column_id == column_id:
-            yield _of_partition(field.transform, type_, text)
+            yield _partition_evidence(field.transform, type_, text)
 
 
 def _folder(file: LiveDataFile, column_id: ColumnId) -> str | None:
@@ -169,9 +148,9 @@ def _folder(file: LiveDataFile, column_id: ColumnId) -> str | None:
     return next(found, None)
 
 
-def _of_folder(file: LiveDataFile, name: str, type_: DuckLakeType) -> Iterator[Evidence]:
+def _folder_evidence(file: LiveDataFile, name: str, type_: DuckLakeType) -> Iterator[Evidence]:
     """Yield what the name of a folder says, read as the values of its rows are."""
-    folders = hive_values(file.path)
+    folders = keys.hive_values(file.path)
     if name not in folders:
         return
     text = folders[name]
@@ -179,13 +158,13 @@ def _of_folder(file: LiveDataFile, name: str, type_: DuckLakeType) -> Iterator[E
         yield Evidence(has_values=False)
         return
     try:
-        value = hive_value(type_, text)
+        value = keys.hive_value(type_, text)
     except (ValueError, ArithmeticError):
         return  # the reader says what is wrong with it
     yield Evidence(terms.order(value), terms.order(value), has_nulls=False)
 
 
-def _of_statistics(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) -> Evidence:
+def _statistics_evidence(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) -> Evidence:
     nulls, values = stats.null_count, stats.value_count
     if nulls is None or values is None or nulls + values != file.record_count or not type_.facts.counts_nulls:
         nulls = values = None  # of types that are not counted; below lists there may be more or fewer
@@ -210,11 +189,11 @@ def _bounds(
     return low_value, high_value
 
 
-def _parsed(type_: DuckLakeType, text: str | None) -> Physical | None:
+def _parsed(type_: DuckLakeType, text: str | None) -> physical.Physical | None:
     if text is None:
         return None
     try:
-        return parse_physical(type_, text)
+        return physical.parse_physical(type_, text)
     except (ValueError, ArithmeticError):
         return None
 
@@ -223,37 +202,37 @@ def _parsed(type_: DuckLakeType, text: str | None) -> Physical | None:
 _SLACK, _LEAST_SLACK = 2.0**-22, 2e-45
 
 
-def _below(value: Physical | None) -> terms.OrderKey | None:
+def _below(value: physical.Physical | None) -> terms.OrderKey | None:
     if not isinstance(value, float) or math.isnan(value):
         return None
-    number = min(value, as_float32(value))
+    number = min(value, physical.as_float32(value))
     return terms.order(number if math.isinf(number) else number - abs(number) * _SLACK - _LEAST_SLACK)
 
 
-def _above(value: Physical | None) -> terms.OrderKey | None:
+def _above(value: physical.Physical | None) -> terms.OrderKey | None:
     if not isinstance(value, float) or math.isnan(value):
         return None
-    number = max(value, as_float32(value))
+    number = max(value, physical.as_float32(value))
     return terms.order(number if math.isinf(number) else number + abs(number) * _SLACK + _LEAST_SLACK)
 
 
-def _of_partition(transform: Transform, type_: DuckLakeType, text: str | None) -> Evidence:
+def _partition_evidence(transform: keys.Transform, type_: DuckLakeType, text: str | None) -> Evidence:
     """Derive facts about a column from a partition value made of it."""
     match transform.kind:
-        case TransformKind.IDENTITY:
-            return _of_identity(type_, text)
-        case TransformKind.BUCKET:
+        case keys.TransformKind.IDENTITY:
+            return _identity_evidence(type_, text)
+        case keys.TransformKind.BUCKET:
             assert transform.bucket_count is not None
-            return _of_bucket(type_, text, transform.bucket_count)
-        case kind if kind in EPOCHS:
-            return _of_epoch(kind, type_, text)
-        case _ if is_local(transform, type_):  # which only separates values outside the calendar
+            return _bucket_evidence(type_, text, transform.bucket_count)
+        case kind if kind in keys.EPOCHS:
+            return _epoch_evidence(kind, type_, text)
+        case _ if keys.is_local(transform, type_):  # which only separates values outside the calendar
             return Evidence(has_nulls=text is None)
         case _:
-            return _of_calendar(transform, type_, text)
+            return _calendar_evidence(transform, type_, text)
 
 
-def _of_identity(type_: DuckLakeType, text: str | None) -> Evidence:
+def _identity_evidence(type_: DuckLakeType, text: str | None) -> Evidence:
     if text is None:
         return Evidence(has_values=False)
     if type_.facts.kind is ScalarKind.JSON:
@@ -269,27 +248,27 @@ def _of_identity(type_: DuckLakeType, text: str | None) -> Evidence:
     return Evidence(_below(value), _above(value), has_nulls=False)
 
 
-def _of_epoch(kind: TransformKind, type_: DuckLakeType, text: str | None) -> Evidence:
+def _epoch_evidence(kind: keys.TransformKind, type_: DuckLakeType, text: str | None) -> Evidence:
     """Derive facts from a count of units since 1970; NULL stands for NULL and for the infinite times."""
     if text is None:
-        own = Transform(kind)
-        return Evidence(transformed=lambda value: frozenset({partition_value(own, type_, value)}))
+        own = keys.Transform(kind)
+        return Evidence(transformed=lambda value: frozenset({keys.partition_value(own, type_, value)}))
     if not _COUNT.fullmatch(text):
         return Evidence()  # which is no count: it says nothing
-    low, high = epoch_range(kind, type_, int(text))
+    low, high = keys.epoch_range(kind, type_, int(text))
     return Evidence(low, high, has_nulls=False)
 
 
 _COUNT = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
-def _of_calendar(transform: Transform, type_: DuckLakeType, text: str | None) -> Evidence:
+def _calendar_evidence(transform: keys.Transform, type_: DuckLakeType, text: str | None) -> Evidence:
     """Derive facts from a year, month, day or hour; NULL stands for NULL and for the infinite times."""
 
-    def transformed(value: Physical) -> frozenset[str | None]:
-        return frozenset({partition_value(transform, type_, value)})
+    def transformed(value: physical.Physical) -> frozenset[str | None]:
+        return frozenset({keys.partition_value(transform, type_, value)})
 
-    if text is not None and transform.kind is TransformKind.YEAR and _YEAR.fullmatch(text):
+    if text is not None and transform.kind is keys.TransformKind.YEAR and _YEAR.fullmatch(text):
         low, high = year_range(type_, int(text))
         return Evidence(low, high, has_nulls=False)
     return Evidence(has_nulls=text is None, part=text, transformed=transformed)
@@ -300,18 +279,18 @@ _YEAR = re.compile(r"-?\d{1,9}", re.ASCII)
 
 def year_range(type_: DuckLakeType, year: int) -> tuple[int, int]:
     """Return the first and the last moment of a year in units of the type."""
-    per_day = units_per_second(type_) * 86_400
-    first, end = (int(days_from_civil(one, 1, 1) * per_day) for one in (year, year + 1))
-    return first - (999 if first <= 0 and is_cast_to_micros(type_) else 0), end - 1
+    per_day = physical.units_per_second(type_) * 86_400
+    first, end = (int(physical.days_from_civil(one, 1, 1) * per_day) for one in (year, year + 1))
+    return first - (999 if first <= 0 and keys.is_cast_to_micros(type_) else 0), end - 1
 
 
-def _of_bucket(type_: DuckLakeType, text: str | None, count: int) -> Evidence:
+def _bucket_evidence(type_: DuckLakeType, text: str | None, count: int) -> Evidence:
     if text is None:
         return Evidence(has_values=False)
 
-    def transformed(value: Physical) -> frozenset[str | None] | None:
+    def transformed(value: physical.Physical) -> frozenset[str | None] | None:
         hashed = _hashed(type_, value)
-        return None if hashed is None else frozenset(str(bucket(one, count)) for one in hashed)
+        return None if hashed is None else frozenset(str(keys.bucket(one, count)) for one in hashed)
 
     return Evidence(has_nulls=False, part=text, transformed=transformed)
 
@@ -319,7 +298,7 @@ def _of_bucket(type_: DuckLakeType, text: str | None, count: int) -> Evidence:
 _SECONDS = (1, 10**3, 10**6, 10**9)
 
 
-def _hashed(type_: DuckLakeType, value: Physical) -> list[bytes] | None:
+def _hashed(type_: DuckLakeType, value: physical.Physical) -> list[bytes] | None:
     """List the bytes that may have been hashed for a value, by every type that can have become this one.
 
     None: there are too many.
@@ -328,13 +307,13 @@ def _hashed(type_: DuckLakeType, value: Physical) -> list[bytes] | None:
         case ScalarKind.STRING | ScalarKind.BLOB if isinstance(value, bytes):
             return [value]
         case ScalarKind.UUID:
-            return [format_physical(type_, value).encode()]
+            return [physical.format_physical(type_, value).encode()]
         case ScalarKind.BOOLEAN | ScalarKind.DATE | ScalarKind.TIME:
             return [_long(int(value))]
         case ScalarKind.INTEGER:
             return [_long(int(value)), str(value).encode()]
-        case ScalarKind.TIMESTAMP if not is_infinite(type_, int(value)):
-            seconds = int(value) / units_per_second(type_)
+        case ScalarKind.TIMESTAMP if not physical.is_infinite(type_, int(value)):
+            seconds = int(value) / physical.units_per_second(type_)
             counts = [seconds / 86_400, *(seconds * unit for unit in _SECONDS)]
             return [_long(int(count)) for count in counts if count.denominator == 1]
         case _:
@@ -349,7 +328,7 @@ def all_match(
     predicate: terms.Predicate,
     file: LiveDataFile,
     types: Mapping[ColumnId, DuckLakeType],
-    partition_specs: Mapping[PartitionId, PartitionSpec],
+    partition_specs: Mapping[PartitionId, keys.PartitionSpec],
 ) -> bool:
     """Return True if the filter is surely true for every row of a file, deleted ones too."""
 
@@ -364,7 +343,7 @@ def all_match(
             case _:
                 other = replace(condition, negated=not condition.negated)
                 opposite = terms.AnyOf((other, terms.NullTest(condition.column_id)))
-        return not may_match(opposite, file, types, partition_specs)
+        return not file_may_match(opposite, file, types, partition_specs)
 
     return terms.holds(predicate, judge)
 
@@ -376,7 +355,7 @@ def all_match(
 # that the reference writes (docs/sources.md, inserts).
 
 
-Bounds: TypeAlias = tuple[Physical, Physical] | None  # None: all are NULL
+Bounds: TypeAlias = tuple[physical.Physical, physical.Physical] | None  # None: all are NULL
 
 
 class InexactError(Exception):
@@ -447,7 +426,9 @@ def _bounds_of_statistics(type_: DuckLakeType, stats: ColumnStats) -> Bounds:
     if stats.min_is_exact is False or stats.max_is_exact is False:
         raise InexactError
     try:
-        return exact(parse_physical(type_, stats.min_value), parse_physical(type_, stats.max_value))
+        return exact(
+            physical.parse_physical(type_, stats.min_value), physical.parse_physical(type_, stats.max_value)
+        )
     except ValueError:
         raise InexactError from None
 
@@ -455,7 +436,7 @@ def _bounds_of_statistics(type_: DuckLakeType, stats: ColumnStats) -> Bounds:
 _MAY_BE_CUT = STRING_BOUND_BYTES - 3  # before a character of up to four bytes
 
 
-def exact(low: Physical, high: Physical) -> Bounds:
+def exact(low: physical.Physical, high: physical.Physical) -> Bounds:
     """Return two values as bounds."""
     for one in (low, high):
         if (isinstance(one, bytes) and len(one) >= _MAY_BE_CUT) or one != one:  # noqa: PLR0124 - NaN
@@ -527,7 +508,7 @@ def _is_readable(bounds: TextBounds, type_: DuckLakeType) -> bool:
     try:
         for text in (bounds.low, bounds.high):
             if text is not None:
-                order_key(type_, text)
+                physical.order_key(type_, text)
     except (ValueError, ArithmeticError):
         return False
     return True
@@ -536,4 +517,4 @@ def _is_readable(bounds: TextBounds, type_: DuckLakeType) -> bool:
 def _is_below(type_: DuckLakeType, low: str | None, high: str | None) -> bool:
     if low is None or high is None or (is_float(type_) and "nan" in high.lower()):
         return True  # NaN lies above all numbers
-    return bool(order_key(type_, low) <= order_key(type_, high))
+    return bool(physical.order_key(type_, low) <= physical.order_key(type_, high))

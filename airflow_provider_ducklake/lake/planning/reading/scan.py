@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...errors import ChangesUndoneError
 from ...format.names.identifiers import fold
 from .predicates import Predicate, column_ids
-from .pruning import may_match
+from .pruning import file_may_match
 
 if TYPE_CHECKING:
     from ...format.files import LiveDataFile, LiveDeleteFile
@@ -108,7 +108,7 @@ def plan_scan(  # noqa: PLR0913 - the last three have defaults
     files = table.files
     if where is not None:
         types = {column.id: column.type for column in table.schema.walk()}
-        files = tuple(file for file in files if may_match(where, file, types, partition_specs))
+        files = tuple(file for file in files if file_may_match(where, file, types, partition_specs))
     return ScanPlan(table, files, names, inlined_rows, inlined_deletes, where, columns_since)
 
 

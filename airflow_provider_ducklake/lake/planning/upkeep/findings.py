@@ -63,19 +63,17 @@ class FindingCode(StrEnum):
         "columns-too-new",
         "Migrate the lake to the version that has them with DuckLakeMigrateOperator, or drop them.",
     )
-    NO_COLUMNS = "no-columns", "Drop the table with DuckLakeDDLOperator, or restore its columns."
+    COLUMNS_UNREADABLE = (
+        "columns-unreadable",
+        "Correct or restore the rows in ducklake_column: until then DuckDB may open no table of the lake.",
+    )
     SCHEMA_CIRCLE = (
         "schema-circle",
         "Correct parent_schema_id of one of them in ducklake_schema, or restore the catalog from a backup.",
     )
     SCHEMA_MISSING = "schema-missing", "Restore the schema's row, or end everything in the schema."
-    TYPE_UNKNOWN = "type-unknown", "Correct the type in ducklake_column; until then DuckDB refuses the lake."
-    PARENT_MISSING = "parent-missing", _RESTORE
-    CHILDREN_WRONG = "children-wrong", _RESTORE
-    DEFAULT_UNREADABLE = "default-unreadable", "Correct initial_default in ducklake_column."
     SCHEMA_VERSION_MISSING = "schema-version-missing", _REPAIR
     PARTITION_KEY_UNKNOWN = "partition-key-unknown", "Set the table's partitioning again."
-    MACRO_EMPTY = "macro-empty", "Drop the macro with DuckLakeDDLOperator, or restore its rows."
     # rows of files
     TABLE_UNKNOWN = "table-unknown", _RESTORE
     TABLE_ENDED = "table-ended", _REPAIR

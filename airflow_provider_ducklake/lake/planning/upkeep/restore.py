@@ -47,7 +47,7 @@ class FileComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class FileLook:
+class FileState:
     """The findings in a file of the target snapshot.
 
     ``returning`` counts rows that it had then and has not now, ``later`` are positions of rows that it has
@@ -119,36 +119,36 @@ def has_later_rows(file: LiveDataFile, snapshot_id: SnapshotId) -> bool:
     return file.partial_max is not None and file.partial_max > snapshot_id
 
 
-def plan_files(compared: FileComparison, looks: Iterable[FileLook]) -> FileActions:
-    """Decide for each file: keep, end, copy or rewrite; ``looks`` are the contents of the unclear ones."""
+def plan_files(compared: FileComparison, states: Iterable[FileState]) -> FileActions:
+    """Decide for each file: keep, end, copy or rewrite; ``states`` are the contents of the unclear ones."""
     kept, ended, copied, rewritten = [*compared.kept], [*compared.added], [], []
     shortened: dict[DataFileId, kinds.Positions] = {}
     returning = 0
-    for look in looks:
-        file, live = look.pair.target, look.pair.current
-        returning += look.returning
-        if look.returning and look.is_plain and (live is None or _is_much(look)):
+    for state in states:
+        file, live = state.pair.target, state.pair.current
+        returning += state.returning
+        if state.returning and state.is_plain and (live is None or _is_much(state)):
             copied.append(file)
             if live is not None:
                 ended.append(live)
-                returning += _rows_left(look)
+                returning += _rows_left(state)
             continue
-        if look.returning:
-            rewritten.append(look.pair)
+        if state.returning:
+            rewritten.append(state.pair)
         if live is not None:
             kept.append(live)
-            if look.later.count:
-                shortened[file.id] = look.later
+            if state.later.count:
+                shortened[file.id] = state.later
     return FileActions(tuple(kept), tuple(ended), tuple(copied), tuple(rewritten), returning, shortened)
 
 
-def _is_much(look: FileLook) -> bool:
-    return look.returning * _COPY_SHARE >= look.pair.target.record_count
+def _is_much(state: FileState) -> bool:
+    return state.returning * _COPY_SHARE >= state.pair.target.record_count
 
 
-def _rows_left(look: FileLook) -> int:
+def _rows_left(state: FileState) -> int:
     """Count the rows that a plain file still has: they come along with its copy."""
-    return look.pair.target.record_count - look.returning
+    return state.pair.target.record_count - state.returning
 
 
 @dataclass(frozen=True, slots=True)

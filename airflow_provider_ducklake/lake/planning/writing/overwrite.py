@@ -13,21 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from ...format.partitioning import (
-    OF_TIMES,
-    PartitionField,
-    PartitionSpec,
-    TransformKind,
-    calendar_values,
-    is_local,
-    partition_value,
-)
+from ...format import partitioning as keys
 from ...format.types.ducklake_types import BYTES, DuckLakeType, is_float
 from ...format.types.literals import parse_scalar
 from ...format.types.values import as_float32, is_infinite
 from ..reading import predicates as terms
 from ..reading.predicates import column_ids
-from ..reading.pruning import all_match, evidence, may_match
+from ..reading.pruning import all_match, evidence, file_may_match
 
 if TYPE_CHECKING:
     from ...format.files import LiveDataFile
@@ -53,10 +45,10 @@ class Partitions:
     from before ``bucketed_since`` have buckets of a column by another type.
     """
 
-    fields: tuple[PartitionField, ...]
+    fields: tuple[keys.PartitionField, ...]
     wanted: frozenset[PartitionValues]
     types: Mapping[ColumnId, DuckLakeType]
-    specs: Mapping[PartitionId, PartitionSpec]
+    specs: Mapping[PartitionId, keys.PartitionSpec]
     bucketed_since: Mapping[ColumnId, SnapshotId]
 
     def replaced(self, files: Iterable[LiveDataFile]) -> Replaced:
@@ -86,26 +78,30 @@ class Partitions:
                 return False
             if key is not None and (own in self.wanted or not self._has_floats):
                 return True
-        if not may_match(self._any, file, self.types, self.specs):
+        if not file_may_match(self._any, file, self.types, self.specs):
             return False
         answers = {self._holds_one(file, spec, values) for values in self.wanted}
         return True if True in answers else None if None in answers else False
 
-    def _own_values(self, file: LiveDataFile, spec: PartitionSpec | None) -> PartitionValues | None:
+    def _own_values(self, file: LiveDataFile, spec: keys.PartitionSpec | None) -> PartitionValues | None:
         """Return the values that all rows of a file have, in UTC, where it was written by the same keys."""
         if spec is None or spec.fields != self.fields:
             return None
         values: list[str | None] = []
         for field, text in zip(self.fields, file.partition_values, strict=True):
             type_ = self.types[field.column_id]
-            found = _calendar_values(file, spec, field, type_) if is_local(field.transform, type_) else {text}
+            found = (
+                _calendar_values(file, spec, field, type_)
+                if keys.is_local(field.transform, type_)
+                else {text}
+            )
             if found is None or len(found) != 1:
                 return None
             values += found
         return tuple(values)
 
     def _holds_one(
-        self, file: LiveDataFile, spec: PartitionSpec | None, values: PartitionValues
+        self, file: LiveDataFile, spec: keys.PartitionSpec | None, values: PartitionValues
     ) -> bool | None:
         answers = [
             self._fits(file, spec, field, text) for field, text in zip(self.fields, values, strict=True)
@@ -113,20 +109,24 @@ class Partitions:
         return False if False in answers else None if None in answers else True
 
     def _fits(
-        self, file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField, text: str | None
+        self,
+        file: LiveDataFile,
+        spec: keys.PartitionSpec | None,
+        field: keys.PartitionField,
+        text: str | None,
     ) -> bool | None:
         """Return True if all rows of a file have that value of a key; None: some may."""
         type_ = self.types[field.column_id]
         decided = _decided_by_values(file, spec, field, type_, text)
         if decided is not None:
             return decided
-        if field.transform.kind in OF_TIMES:
+        if field.transform.kind in keys.OF_TIMES:
             found = _calendar_values(file, spec, field, type_)
             return None if found is None or (text in found and len(found) > 1) else text in found
         wanted = _condition(field, type_, text)
         if wanted is None:
             return None
-        if not may_match(wanted, file, self.types, self.specs):
+        if not file_may_match(wanted, file, self.types, self.specs):
             return False
         return True if all_match(wanted, file, self.types, self.specs) else None
 
@@ -153,7 +153,7 @@ class Partitions:
 
     def _conditions(self) -> Iterator[terms.Predicate]:
         for number, field in enumerate(self.fields):
-            if field.transform.kind is TransformKind.IDENTITY:
+            if field.transform.kind is keys.TransformKind.IDENTITY:
                 type_ = self.types[field.column_id]
                 texts = {values[number] for values in self.wanted}
                 found = sorted(
@@ -165,18 +165,18 @@ class Partitions:
 
 
 def has_other_buckets(
-    file: LiveDataFile, spec: PartitionSpec, bucketed_since: Mapping[ColumnId, SnapshotId]
+    file: LiveDataFile, spec: keys.PartitionSpec, bucketed_since: Mapping[ColumnId, SnapshotId]
 ) -> bool:
     """Return True if a file has buckets of a column that are not those of its current type."""
     return any(
-        own.transform.kind is TransformKind.BUCKET
+        own.transform.kind is keys.TransformKind.BUCKET
         and file.begin_snapshot < bucketed_since.get(own.column_id, 0)
         for own in spec.fields
     )
 
 
 def _calendar_values(
-    file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField, type_: DuckLakeType
+    file: LiveDataFile, spec: keys.PartitionSpec | None, field: keys.PartitionField, type_: DuckLakeType
 ) -> frozenset[str | None] | None:
     """List all values of year, month, day or hour that rows of a file can have; None: unknown."""
     if _has_no_calendar(file, spec, field):
@@ -188,23 +188,23 @@ def _calendar_values(
     high = min((one.high for one in known if one.high is not None), default=None)
     if low is None or high is None or is_infinite(type_, low) or is_infinite(type_, high):
         return None
-    found = calendar_values(field.transform, type_, low, high)
+    found = keys.calendar_values(field.transform, type_, low, high)
     return found | {None} if found is not None and all(one.has_nulls for one in known) else found
 
 
-def _has_no_calendar(file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField) -> bool:
+def _has_no_calendar(file: LiveDataFile, spec: keys.PartitionSpec | None, field: keys.PartitionField) -> bool:
     """Return True if all values are NULL or infinite: no writer gives these a year, month, day or hour."""
     pairs = () if spec is None else zip(spec.fields, file.partition_values, strict=True)
     return any(
-        own.column_id == field.column_id and own.transform.kind in OF_TIMES and text is None
+        own.column_id == field.column_id and own.transform.kind in keys.OF_TIMES and text is None
         for own, text in pairs
     )
 
 
 def _decided_by_values(
     file: LiveDataFile,
-    spec: PartitionSpec | None,
-    field: PartitionField,
+    spec: keys.PartitionSpec | None,
+    field: keys.PartitionField,
     type_: DuckLakeType,
     text: str | None,
 ) -> bool | None:
@@ -221,25 +221,29 @@ def _decided_by_values(
 
 
 def _same(
-    own: PartitionField, field: PartitionField, type_: DuckLakeType, value: str | None, text: str | None
+    own: keys.PartitionField,
+    field: keys.PartitionField,
+    type_: DuckLakeType,
+    value: str | None,
+    text: str | None,
 ) -> bool | None:
     if own.transform == field.transform:
-        if is_local(field.transform, type_) and None not in (value, text):
+        if keys.is_local(field.transform, type_) and None not in (value, text):
             return None
         if _comparable(field, type_, value) != _comparable(field, type_, text):
             return False
         return True if value == text or not is_float(type_) else None
-    if own.transform.kind is TransformKind.IDENTITY and not is_float(type_):
+    if own.transform.kind is keys.TransformKind.IDENTITY and not is_float(type_):
         physical = None if value is None else parse_scalar(type_, value)
-        return partition_value(field.transform, type_, physical) == text
+        return keys.partition_value(field.transform, type_, physical) == text
     return None
 
 
-def _comparable(field: PartitionField, type_: DuckLakeType, text: str | None) -> terms.OrderKey:
+def _comparable(field: keys.PartitionField, type_: DuckLakeType, text: str | None) -> terms.OrderKey:
     """Return a key that is equal for two texts of one value: floats may have been rounded to 32 bits."""
     if text is None:
         return None
-    if field.transform.kind is not TransformKind.IDENTITY:
+    if field.transform.kind is not keys.TransformKind.IDENTITY:
         return int(text)
     if type_.facts.kind in BYTES:
         return text
@@ -247,13 +251,13 @@ def _comparable(field: PartitionField, type_: DuckLakeType, text: str | None) ->
     return terms.order(as_float32(value) if isinstance(value, float) else value)
 
 
-def _condition(field: PartitionField, type_: DuckLakeType, text: str | None) -> terms.Predicate | None:
+def _condition(field: keys.PartitionField, type_: DuckLakeType, text: str | None) -> terms.Predicate | None:
     """Build the filter for rows with that value of a key; None: no filter can express it."""
     column_id = field.column_id
     match field.transform.kind:
-        case TransformKind.IDENTITY if text is None:
+        case keys.TransformKind.IDENTITY if text is None:
             return terms.NullTest(column_id)
-        case TransformKind.IDENTITY:
+        case keys.TransformKind.IDENTITY:
             return terms.Comparison(column_id, terms.Operator.EQUAL, parse_scalar(type_, text or ""))
         case _:
             return None
@@ -280,9 +284,9 @@ class RowScope:
             return frozenset(field.column_id for field in self.partitions.fields)
         return frozenset(column_ids(self.where))
 
-    def may_hold(self, file: LiveDataFile, specs: Mapping[PartitionId, PartitionSpec]) -> bool:
+    def may_hold(self, file: LiveDataFile, specs: Mapping[PartitionId, keys.PartitionSpec]) -> bool:
         """Return True if a file may hold such rows, even deleted; ``specs`` are all that the table had."""
         if self.partitions is not None:
             return self.partitions.may_hold(file)
         types = {column.id: column.type for column in self.table.schema.walk()}
-        return may_match(self.where, file, types, specs)
+        return file_may_match(self.where, file, types, specs)

@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from ...errors import SchemaMismatchError
+from ...format import partitioning
 from ...format.names.identifiers import fold
-from ...format.partitioning import (
-    PartitionField,
-    Transform,
-    TransformKind,
-    epoch_range,
-    hive_value,
-    partition_value,
-)
 from ...format.schema import Column, Default, TableSchema, new_columns
 from ...format.types import ducklake_types as dl
 from ...format.types.values import Physical, identity_text
@@ -50,7 +43,7 @@ class SourceColumn:
     default: Default = field(default_factory=Default)
 
 
-PartitionKey: TypeAlias = tuple[FieldKey, Transform]
+PartitionKey: TypeAlias = tuple[FieldKey, partitioning.Transform]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +92,15 @@ def new_schema(source: SourceTable) -> TableSchema:
     )
 
 
-def new_partitioning(source: SourceTable, keys: Mapping[ColumnId, FieldKey]) -> tuple[PartitionField, ...]:
+def new_partitioning(
+    source: SourceTable, keys: Mapping[ColumnId, FieldKey]
+) -> tuple[partitioning.PartitionField, ...]:
     """Return the partition keys of a new table, whose columns have those keys."""
     ids = {key: column_id for column_id, key in keys.items()}
-    return tuple(PartitionField(ids[key], transform) for key, transform in dict.fromkeys(source.partition_by))
+    return tuple(
+        partitioning.PartitionField(ids[key], transform)
+        for key, transform in dict.fromkeys(source.partition_by)
+    )
 
 
 def matched(source: SourceTable, schema: TableSchema, table: str) -> dict[ColumnId, SourceColumn]:
@@ -175,13 +173,18 @@ def other_defaults(matches: Mapping[ColumnId, SourceColumn], schema: TableSchema
 # and hours from 1970; DuckLake has calendar parts, and since 1.1 the same counts under other names.
 
 
-IDENTITY = Transform(TransformKind.IDENTITY)
-PARTS = (TransformKind.YEAR, TransformKind.MONTH, TransformKind.DAY, TransformKind.HOUR)
+IDENTITY = partitioning.Transform(partitioning.TransformKind.IDENTITY)
+PARTS = (
+    partitioning.TransformKind.YEAR,
+    partitioning.TransformKind.MONTH,
+    partitioning.TransformKind.DAY,
+    partitioning.TransformKind.HOUR,
+)
 COUNTS = (
-    TransformKind.EPOCH_YEAR,
-    TransformKind.EPOCH_MONTH,
-    TransformKind.EPOCH_DAY,
-    TransformKind.EPOCH_HOUR,
+    partitioning.TransformKind.EPOCH_YEAR,
+    partitioning.TransformKind.EPOCH_MONTH,
+    partitioning.TransformKind.EPOCH_DAY,
+    partitioning.TransformKind.EPOCH_HOUR,
 )
 # Whose values have one text: a float has several NaNs and zeros, and bytes are no text.
 _IDENTICAL = frozenset(
@@ -201,7 +204,7 @@ def has_identity(type_: dl.DuckLakeType) -> bool:
     return type_.facts.kind in _IDENTICAL
 
 
-def transforms_of(word: str, type_: dl.DuckLakeType) -> tuple[Transform, ...]:
+def transforms_of(word: str, type_: dl.DuckLakeType) -> tuple[partitioning.Transform, ...]:
     """Return the keys that a new table has for a transform of Iceberg's; none: DuckLake has no such key.
 
     >>> from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType
@@ -213,10 +216,13 @@ def transforms_of(word: str, type_: dl.DuckLakeType) -> tuple[Transform, ...]:
     if word == "identity":
         return (IDENTITY,) if has_identity(type_) else ()
     if word in PARTS:
-        return tuple(Transform(kind) for kind in PARTS[: PARTS.index(TransformKind(word)) + 1])
+        return tuple(
+            partitioning.Transform(kind)
+            for kind in PARTS[: PARTS.index(partitioning.TransformKind(word)) + 1]
+        )
     count = _bucket_count(word)
     if count is not None and _is_hashed_alike(type_):
-        return (Transform(TransformKind.BUCKET, count),)
+        return (partitioning.Transform(partitioning.TransformKind.BUCKET, count),)
     return ()
 
 
@@ -245,14 +251,18 @@ def _bucket_count(word: str) -> int | None:
     return int(digits) if word == f"bucket[{digits}]" and digits.isdigit() else None
 
 
-def texts_of(word: str, type_: dl.DuckLakeType, value: Any) -> Iterator[tuple[Transform, str | None]]:  # noqa: ANN401
+def texts_of(
+    word: str,
+    type_: dl.DuckLakeType,
+    value: Any,  # noqa: ANN401 - of Avro
+) -> Iterator[tuple[partitioning.Transform, str | None]]:
     """Yield the texts of all keys that follow from a value of a transform of Iceberg's, as Avro has it."""
     if word in PARTS:
-        known = PARTS.index(TransformKind(word)) + 1
-        first = None if value is None else epoch_range(COUNTS[known - 1], type_, value)[0]
+        known = PARTS.index(partitioning.TransformKind(word)) + 1
+        first = None if value is None else partitioning.epoch_range(COUNTS[known - 1], type_, value)[0]
         for kind in (*PARTS[:known], *COUNTS[:known]):
-            transform = Transform(kind)
-            yield transform, partition_value(transform, type_, first)
+            transform = partitioning.Transform(kind)
+            yield transform, partitioning.partition_value(transform, type_, first)
         return
     if word == "identity":
         yield IDENTITY, None if value is None else identity_text(type_, _physical(type_, value))
@@ -273,4 +283,4 @@ def _physical(type_: dl.DuckLakeType, value: Any) -> Physical:  # noqa: ANN401 -
 
 def identity_of_text(type_: dl.DuckLakeType, text: str | None) -> str | None:
     """Return the text of an identity key of a value as Delta's log or a folder spells it."""
-    return None if text is None else identity_text(type_, hive_value(type_, text))
+    return None if text is None else identity_text(type_, partitioning.hive_value(type_, text))

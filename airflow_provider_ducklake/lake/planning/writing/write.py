@@ -323,12 +323,12 @@ class JobTarget:
 
 def target_of_stream(table: TableSnapshot, checkpoint: str) -> JobTarget:
     """Return the target of a stream's batches: free of the table's name and the checkpoint's spelling."""
-    return _of_table(table, {"kind": "stream", "checkpoint": path_key(checkpoint)})
+    return _job_target(table, {"kind": "stream", "checkpoint": path_key(checkpoint)})
 
 
 def target_of_compaction(table: TableSnapshot) -> JobTarget:
     """Return the target of a compaction of a table."""
-    return _of_table(table, {"kind": "compaction"})
+    return _job_target(table, {"kind": "compaction"})
 
 
 def target_of_write(directory: str) -> JobTarget:
@@ -336,7 +336,7 @@ def target_of_write(directory: str) -> JobTarget:
     return JobTarget(None, directory, digest({"kind": "write"}))
 
 
-def _of_table(table: TableSnapshot, more: dict[str, str]) -> JobTarget:
+def _job_target(table: TableSnapshot, more: dict[str, str]) -> JobTarget:
     return JobTarget(table.table_id, table.root, digest({"uuid": table.table_uuid, **more}))
 
 

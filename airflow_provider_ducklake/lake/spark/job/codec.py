@@ -318,10 +318,10 @@ def coder(type_: Any) -> Coder:  # noqa: ANN401
         return _row_of_class(type_) if type_ in AS_LIST else _object(type_)
     if isinstance(type_, type) and issubclass(type_, Enum):
         return _other_form(str, attrgetter("value"), type_)
-    return _of_generic(get_origin(type_), get_args(type_))
+    return _generic_coder(get_origin(type_), get_args(type_))
 
 
-def _of_generic(origin: Any, of: tuple[Any, ...]) -> Coder:  # noqa: ANN401
+def _generic_coder(origin: Any, of: tuple[Any, ...]) -> Coder:  # noqa: ANN401
     if origin in (Union, UnionType):
         return _union(of)
     if origin is frozenset:

@@ -64,8 +64,8 @@ def typed(error: Exception) -> DuckLakeError:
     if found is not None and isinstance(class_, type) and issubclass(class_, DuckLakeError):
         return _made(class_, found[2])
     cause = cause_of(error)
-    said = f"{type(error).__name__}: {_shortened(text)}"
-    return SparkJobError.of_log(said if cause is None else f"{cause}\n{said}")
+    text_of_error = f"{type(error).__name__}: {_shortened(text)}"
+    return SparkJobError.of_log(text_of_error if cause is None else f"{cause}\n{text_of_error}")
 
 
 def cause_of(error: Exception) -> str | None:
@@ -81,7 +81,7 @@ def is_of_wide_rows(error: Exception) -> bool:
 def java_exceptions(error: Exception) -> list[str]:
     """List the text of each Java exception behind an error, its causes last."""
     if type(error).__module__.startswith("pyspark.errors.exceptions.connect"):
-        return _of_server(error)
+        return _server_causes(error)
     found: list[str] = []
     with suppress(Exception):  # there is no JVM any more: py4j's own, or the socket's
         found.extend(java.toString() for java in _throwables(error))
@@ -122,7 +122,7 @@ _PYTHON_WORKER = "org.apache.spark.api.python.PythonException"
 _FRAME = re.compile(r"\n\tat [^\n]*(?=\Z|\nCaused by: |\n\tat )")
 
 
-def _of_server(error: Any) -> list[str]:  # noqa: ANN401 - of Spark Connect, which may not be installed
+def _server_causes(error: Any) -> list[str]:  # noqa: ANN401 - of Spark Connect, which may not be installed
     """Return the same of an error that the server of Spark Connect sent, with its trace as one text."""
     trace = getattr(error, "_stacktrace", None)
     if not trace:
@@ -131,8 +131,8 @@ def _of_server(error: Any) -> list[str]:  # noqa: ANN401 - of Spark Connect, whi
         return [text if start < 0 else f"{_PYTHON_WORKER}: {text[start:]}"]
     first, *causes = re.split(r"(?<=\))\nCaused by: ", trace)
     root = first.split("\n", 1)[0]
-    said = str(error).removeprefix(f"({root}) ")
-    return [f"{root}: {said}", *(_FRAME.sub("", cause) for cause in causes)][:_MOST_CAUSES]
+    message = str(error).removeprefix(f"({root}) ")
+    return [f"{root}: {message}", *(_FRAME.sub("", cause) for cause in causes)][:_MOST_CAUSES]
 
 
 def _made(class_: type[DuckLakeError], message: str) -> DuckLakeError:

@@ -155,16 +155,16 @@ def write_row_changes(
 
 def _write_parts(
     request: JobRequest, results: Sequence[WriteResult], storage_options: StorageOptions
-) -> tuple[docs.Written, ...]:
+) -> tuple[docs.WrittenResult, ...]:
     count, written = 0, []
     for result in results:
         names: list[str] = []
         for start in range(0, len(result.data_files), FILES_PER_PART):
             names.append(f"part-{count:05d}.json")
             count += 1
-            part = docs.Part(request.job_id, result.data_files[start : start + FILES_PER_PART])
+            part = docs.ResultPart(request.job_id, result.data_files[start : start + FILES_PER_PART])
             write_document(request.directory + names[-1], part, storage_options)
-        written.append(docs.Written(**docs.summary(result), parts=tuple(names)))
+        written.append(docs.WrittenResult(**docs.summary(result), parts=tuple(names)))
     return tuple(written)
 
 
@@ -258,9 +258,11 @@ def _read_results(
         return tuple(_result(one, directory, done.job_id, storage_options) for one in done.results)
 
 
-def _result(done: docs.Written, directory: str, job_id: str, storage_options: StorageOptions) -> WriteResult:
+def _result(
+    done: docs.WrittenResult, directory: str, job_id: str, storage_options: StorageOptions
+) -> WriteResult:
     names = checked_names(done.parts, directory + DONE)
-    parts = [_read_part(directory + name, job_id, docs.Part, storage_options) for name in names]
+    parts = [_read_part(directory + name, job_id, docs.ResultPart, storage_options) for name in names]
     data_files = tuple(file for part in parts for file in part.data_files)
     result = WriteResult(**docs.summary(done), data_files=data_files)
     check_result(result, directory + DONE)

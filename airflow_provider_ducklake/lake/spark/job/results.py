@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ResultPart:
     """Files of a result."""
 
     job_id: str
@@ -58,7 +58,7 @@ def summary(result: WriteResult | _Summary) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Written(_Summary):
+class WrittenResult(_Summary):
     """A result, with the names of its parts."""
 
     parts: tuple[str, ...]
@@ -79,7 +79,7 @@ class Done:
     """A job is complete."""
 
     job_id: str
-    results: tuple[Written, ...]
+    results: tuple[WrittenResult, ...]
 
 
 @dataclass(frozen=True, slots=True)

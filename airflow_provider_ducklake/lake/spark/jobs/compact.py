@@ -203,8 +203,8 @@ def _write_task(source: CompactionSource, plan: WritePlan) -> BatchFunction:
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writing.learn(directory, document_key)
-        told = CompactionSource(decode(json.loads(encoded), Compaction), staging_id, partition_id)
-        writer = _BinWriter(told, decode(document, WritePlan))
+        source = CompactionSource(decode(json.loads(encoded), Compaction), staging_id, partition_id)
+        writer = _BinWriter(source, decode(document, WritePlan))
         for (key,), group in groupby(runs(batches, 1), key=itemgetter(0)):
             number = key.as_py()
             count = writer.write(number, (batch for _, batch in group))

@@ -158,7 +158,7 @@ class _Writer:
             f.col(names.position).alias(write_deletes.POSITION),
         )
         key_bytes = self.changes.target.table.options.key_bytes
-        place = write_deletes.Place(f"{self.request.directory}deletes/", key_bytes)
+        place = write_deletes.DeleteFolder(f"{self.request.directory}deletes/", key_bytes)
         return write_deletes.write(rows, self.found.count(gone), paths, place)
 
     def _inlined(self, gone: Sequence[int]) -> tuple[int, ...]:
@@ -190,14 +190,16 @@ class _Writer:
             plan.target,
             plan.partition_fields,
             tuple(
-                _of_table(file, has_row_ids=has_row_ids) for result in results for file in result.data_files
+                _file_of_table(file, has_row_ids=has_row_ids)
+                for result in results
+                for file in result.data_files
             ),
             sum(result.rows_written for result in results),
             results[-1].details if results else {},
         )
 
 
-def _of_table(file: DataFile, *, has_row_ids: bool) -> DataFile:
+def _file_of_table(file: DataFile, *, has_row_ids: bool) -> DataFile:
     stats = {one: known for one, known in file.column_stats.items() if one != table_reader.ROW_ID.id}
     return replace(file, column_stats=stats, has_row_ids=has_row_ids)
 

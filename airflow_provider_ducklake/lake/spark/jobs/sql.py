@@ -40,9 +40,9 @@ def rows_of(spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...
     }
     datasets = sources.read_all(spark, source.datasets)
     if source.function is None:
-        return _of_steps(spark, source, plans, {**datasets, **tables})
+        return _rows_of_steps(spark, source, plans, {**datasets, **tables})
     lake_views = {step.view: df for step, df in _ran(spark, source, tables) if step.view is not None}
-    rows = _of_function(spark, source.function, plans, {**tables, **lake_views}, datasets)
+    rows = _rows_of_function(spark, source.function, plans, {**tables, **lake_views}, datasets)
     prepare_reading(spark)  # the function may have set the session, and the tables are read from here on
     return rows
 
@@ -62,7 +62,7 @@ def _table(spark: SparkSession, plan: ScanPlan | ChangeFeedPlan, *, as_inserts: 
     )
 
 
-def _of_steps(
+def _rows_of_steps(
     spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...], views: Mapping[str, DataFrame]
 ) -> list[DataFrame]:
     rows: dict[int, DataFrame] = {}
@@ -110,7 +110,7 @@ def _named(df: DataFrame, step: Step, table: str) -> DataFrame:
     return df.toDF(*step.columns)
 
 
-def _of_function(
+def _rows_of_function(
     spark: SparkSession,
     function: str,
     plans: tuple[WritePlan, ...],

@@ -63,11 +63,11 @@ def _lives(
     """Return rows in their carriers with the snapshots they came and went by, and their row ids."""
     simple = [history for history in plan.files if _only_brings_rows(history, plan)]
     others = [history for history in plan.files if not _only_brings_rows(history, plan)]
-    lives = _of_catalog(spark, plan, names)
+    lives = _changes_in_catalog(spark, plan, names)
     if simple:
-        lives = lives.union(_of_new_files(spark, plan, simple, names, storage_options))
+        lives = lives.union(_changes_in_new_files(spark, plan, simple, names, storage_options))
     if others:
-        lives = lives.union(_of_old_files(spark, plan, others, names, storage_options))
+        lives = lives.union(_changes_in_old_files(spark, plan, others, names, storage_options))
     return lives
 
 
@@ -77,12 +77,12 @@ def _only_brings_rows(history: FileHistory, plan: ChangeFeedPlan) -> bool:
     return not went and file.partial_max is None and file.begin_snapshot not in plan.rewrites
 
 
-def _of_catalog(spark: SparkSession, plan: ChangeFeedPlan, names: ReadNames) -> DataFrame:
+def _changes_in_catalog(spark: SparkSession, plan: ChangeFeedPlan, names: ReadNames) -> DataFrame:
     rows = _carried(lives_in_catalog(plan), plan, names.life)
     return spark.createDataFrame(rows, carrier_types(plan.table.schema.columns, names.life))
 
 
-def _of_new_files(
+def _changes_in_new_files(
     spark: SparkSession,
     plan: ChangeFeedPlan,
     histories: list[FileHistory],
@@ -106,7 +106,7 @@ def _of_new_files(
     return lives.select(*map(quoted, (*schema.names, *names.life)))
 
 
-def _of_old_files(
+def _changes_in_old_files(
     spark: SparkSession,
     plan: ChangeFeedPlan,
     histories: list[FileHistory],

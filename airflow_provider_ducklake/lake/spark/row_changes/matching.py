@@ -18,7 +18,7 @@ from ...errors import InvalidInputError
 from ...format.names.identifiers import fold
 from ...format.types.ducklake_types import ScalarKind, ScalarType
 from ...planning.reading.predicates import NEVER, AllOf, Comparison, Operator, Predicate
-from ...planning.reading.pruning import may_match
+from ...planning.reading.pruning import file_may_match
 from ...planning.reading.scan import ScanPlan, named_columns
 from ...storage.rows import table_reader
 from ..read import read_table
@@ -101,7 +101,7 @@ def find(target: DataFrame, source: DataFrame | None, request: RowChangeSource, 
     target = target.alias(request.target_alias)
     if source is None:
         none = f.lit(None).cast("bigint").alias(names.source_id)
-        rows = target.select(*names.place, none, _of_lone_row(request).alias(names.clause))
+        rows = target.select(*names.place, none, _clause_of_lone_row(request).alias(names.clause))
         pairs = rows.where(f.col(names.clause).isNotNull()).persist()
     else:
         pairs = _pairs(target, source.alias(request.source_alias), request, names).persist()
@@ -122,12 +122,12 @@ def _pairs(target: DataFrame, source: DataFrame, request: RowChangeSource, names
     if request.not_matched_by_source:  # whose conditions see the table's names only, and no row that matches
         joined = joined.select(f"{request.target_alias}.*", source_id, clause.alias(names.clause))
         joined = joined.alias(request.target_alias)
-        clause = f.when(source_id.isNull(), _of_lone_row(request)).otherwise(f.col(names.clause))
+        clause = f.when(source_id.isNull(), _clause_of_lone_row(request)).otherwise(f.col(names.clause))
     chosen = joined.select(*names.place, source_id, clause.alias(names.clause))
     return chosen.where(source_id.isNotNull() | f.col(names.clause).isNotNull())
 
 
-def _of_lone_row(request: RowChangeSource) -> SparkColumn:
+def _clause_of_lone_row(request: RowChangeSource) -> SparkColumn:
     """Return the number of the clause for a row of the table that no row of the source matches."""
     return _first(request.not_matched_by_source, len(request.matched) + len(request.not_matched))
 
@@ -325,7 +325,7 @@ def _between(column: Column, low: int | bytearray | None, high: int | bytearray 
 def files_that_may_match(plan: ScanPlan, where: Predicate) -> ScanPlan:
     """Return a plan without the files whose statistics exclude a condition; the rows of others stay."""
     types = {column.id: column.type for column in plan.table.schema.walk()}
-    files = tuple(file for file in plan.files if may_match(where, file, types, {}))
+    files = tuple(file for file in plan.files if file_may_match(where, file, types, {}))
     return replace(plan, files=files)
 
 

@@ -247,9 +247,9 @@ def _stored_scalar(
             return _checked(value, fits, value.cast(carrier), target, where)
         case dl.ScalarKind.UUID | dl.ScalarKind.TIME:
             text = value.cast("string") if is_time(incoming) else value
-            return _checked(text, *_of_text(text, row), target, where)
+            return _checked(text, *_units_of_text(text, row), target, where)
         case dl.ScalarKind.TIMESTAMP if isinstance(incoming, t.StringType):
-            return _checked(value, *_of_text(value, row), target, where)
+            return _checked(value, *_units_of_text(value, row), target, where)
         case dl.ScalarKind.TIMESTAMP if row.zoned and row.per_second > SECOND:
             first, last = (f.lit(f"{text}+00").cast("timestamp") for text in _NANOSECOND_RANGE)
             micros = f.unix_micros(value)
@@ -267,7 +267,7 @@ def _stored_scalar(
             return f.st_asbinary(value) if is_geometry(incoming) else value.cast(carrier)
 
 
-def _of_text(text: SparkColumn, row: dl.Scalar) -> tuple[SparkColumn, SparkColumn]:
+def _units_of_text(text: SparkColumn, row: dl.Scalar) -> tuple[SparkColumn, SparkColumn]:
     """Return True if a text is a UUID, a time of day or one in nanoseconds; and its value in the carrier."""
     if row.kind is dl.ScalarKind.UUID:
         return text.rlike(_UUID), f.unhex(f.replace(text, f.lit("-"), f.lit("")))
@@ -290,7 +290,7 @@ def _shown(value: SparkColumn, incoming: t.DataType, column: Column) -> SparkCol
     if row.arrival is None or row.from_text != t.StringType():
         return None
     if isinstance(incoming, t.StringType):
-        fits, stored = _of_text(value, column.type.facts)
+        fits, stored = _units_of_text(value, column.type.facts)
         return f.when(fits, row.arrival(stored)).otherwise(value)
     if _fits(incoming, column.type):
         return row.arrival(_stored_scalar(value, incoming, column.type, column.name))

@@ -21,17 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from ...errors import UnsupportedFeatureError
-from ...format.partitioning import (
-    EPOCHS,
-    NO_OFFSET,
-    OFFSET_BITS,
-    PartitionField,
-    Transform,
-    TransformKind,
-    hashed_as_long,
-    is_cast_to_micros,
-    is_zoned_time,
-)
+from ...format import partitioning as keys
 from ...format.types.ducklake_types import DecimalType, DuckLakeType, ScalarKind, is_float
 from ..sessions.kind import kind_of
 from ..types.frames import SECOND, is_infinite, number_of
@@ -130,7 +120,7 @@ _ADVISORY_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 
 
 def with_keys(
-    df: DataFrame, schema: TableSchema, fields: Sequence[PartitionField]
+    df: DataFrame, schema: TableSchema, fields: Sequence[keys.PartitionField]
 ) -> tuple[DataFrame, list[str]]:
     """Return ``df``, a table's columns in their carriers, with a key column of each field, and the names."""
     names: list[str] = []
@@ -144,15 +134,15 @@ def with_keys(
 
 
 def _with_key(
-    df: DataFrame, value: SparkColumn, type_: DuckLakeType, transform: Transform, name: str
+    df: DataFrame, value: SparkColumn, type_: DuckLakeType, transform: keys.Transform, name: str
 ) -> DataFrame:
     match transform.kind:
-        case TransformKind.IDENTITY:
+        case keys.TransformKind.IDENTITY:
             return df.withColumn(name, _identity(value, type_))
-        case TransformKind.BUCKET:
+        case keys.TransformKind.BUCKET:
             assert transform.bucket_count is not None
             return _with_bucket(df, value, type_, transform.bucket_count, name)
-        case kind if kind in EPOCHS:
+        case kind if kind in keys.EPOCHS:
             return df.withColumn(name, _epoch_unit(value, type_, kind))
         case kind:
             return df.withColumn(name, _calendar_part(value, type_, kind))
@@ -166,32 +156,36 @@ def _identity(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
     return value.cast("string") if is_text else value
 
 
-def _calendar_part(value: SparkColumn, type_: DuckLakeType, kind: TransformKind) -> SparkColumn:
+def _calendar_part(value: SparkColumn, type_: DuckLakeType, kind: keys.TransformKind) -> SparkColumn:
     """Return year, month, day or hour in UTC, whatever the session's zone is; NULL for infinite times."""
-    given = f.call_function("div", value, f.lit(1_000)) * 1_000 if is_cast_to_micros(type_) else value
-    part = _hour(given, type_) if kind is TransformKind.HOUR else _DATE_PARTS[kind](_date(given, type_))
-    if kind is TransformKind.YEAR and type_.facts.zoned:
+    given = f.call_function("div", value, f.lit(1_000)) * 1_000 if keys.is_cast_to_micros(type_) else value
+    part = _hour(given, type_) if kind is keys.TransformKind.HOUR else _DATE_PARTS[kind](_date(given, type_))
+    if kind is keys.TransformKind.YEAR and type_.facts.zoned:
         part = f.when(part < 1, 1 - part).otherwise(part)  # of its era, as the reference has it
     return f.when(~is_infinite(value, scalar_carrier(type_, "of a key")), part)
 
 
-def _epoch_unit(value: SparkColumn, type_: DuckLakeType, kind: TransformKind) -> SparkColumn:
+def _epoch_unit(value: SparkColumn, type_: DuckLakeType, kind: keys.TransformKind) -> SparkColumn:
     """Return years, months, days or hours since 1970 in UTC, rounded down; NULL for infinite times."""
     date = _date(value, type_)
     days, years = f.unix_date(date).cast("bigint"), f.year(date) - 1970
     match kind:
-        case TransformKind.EPOCH_YEAR:
+        case keys.TransformKind.EPOCH_YEAR:
             unit = years
-        case TransformKind.EPOCH_MONTH:
+        case keys.TransformKind.EPOCH_MONTH:
             unit = years * 12 + f.month(date) - 1
-        case TransformKind.EPOCH_DAY:
+        case keys.TransformKind.EPOCH_DAY:
             unit = days
         case _:
             unit = days * 24 + _hour(value, type_)
     return f.when(~is_infinite(value, scalar_carrier(type_, "of a key")), unit)
 
 
-_DATE_PARTS = {TransformKind.YEAR: f.year, TransformKind.MONTH: f.month, TransformKind.DAY: f.dayofmonth}
+_DATE_PARTS = {
+    keys.TransformKind.YEAR: f.year,
+    keys.TransformKind.MONTH: f.month,
+    keys.TransformKind.DAY: f.dayofmonth,
+}
 
 
 def _hour(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
@@ -220,7 +214,7 @@ def _divided(number: SparkColumn, divisor: int) -> SparkColumn:
 def _with_bucket(
     df: DataFrame, value: SparkColumn, type_: DuckLakeType, buckets: int, name: str
 ) -> DataFrame:
-    if hashed_as_long(type_):
+    if keys.hashed_as_long(type_):
         return df.withColumn(name, bucket_of_long(_as_long(value, type_), buckets))
     if is_float(type_):
         return df.withColumn(name, bucket_of_double(value.cast("double"), buckets))
@@ -233,8 +227,8 @@ def _as_long(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
         precision, scale = type_.precision, type_.scale
         return (value.cast(f"decimal({precision},{scale})") * f.lit(10**scale)).cast("bigint")
     carrier, number = scalar_carrier(type_, "of a key"), _number(value, type_).cast("bigint")
-    if is_zoned_time(type_):
-        return f.shiftleft(number, OFFSET_BITS).bitwiseOR(f.lit(NO_OFFSET))
+    if keys.is_zoned_time(type_):
+        return f.shiftleft(number, keys.OFFSET_BITS).bitwiseOR(f.lit(keys.NO_OFFSET))
     micros_each = SECOND * type_.facts.step // type_.facts.per_second
     if not isinstance(carrier, t.TimestampNTZType) or micros_each == 1:
         return number

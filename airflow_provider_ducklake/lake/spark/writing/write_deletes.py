@@ -32,14 +32,16 @@ _FEW_ROWS = 2**20  # 16 MiB of places
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeleteFolder:
     """Where delete files go: a directory, ending in ``/``, and how long their keys are; 0: there are none."""
 
     directory: str
     key_bytes: int = 0
 
 
-def write(rows: DataFrame, count: int, paths: Mapping[int, str], place: Place) -> tuple[NewDeletes, ...]:
+def write(
+    rows: DataFrame, count: int, paths: Mapping[int, str], place: DeleteFolder
+) -> tuple[NewDeletes, ...]:
     """Write a delete file for each data file of ``paths``, its path by its id, and return what is in them.
 
     ``rows``, ``count`` of them, have the columns ``FILE_ID`` and ``POSITION``; a row that comes again is
@@ -58,7 +60,7 @@ def write(rows: DataFrame, count: int, paths: Mapping[int, str], place: Place) -
     return tuple(decode(json.loads(row.file), NewDeletes) for row in written)
 
 
-def _write_here(rows: DataFrame, paths: Mapping[int, str], place: Place) -> tuple[NewDeletes, ...]:
+def _write_here(rows: DataFrame, paths: Mapping[int, str], place: DeleteFolder) -> tuple[NewDeletes, ...]:
     """Write them in this process: sooner done than tasks have begun."""
     places = rows.select(FILE_ID, POSITION).toArrow()
     in_order = places.sort_by([(FILE_ID, "ascending"), (POSITION, "ascending")])
@@ -66,13 +68,13 @@ def _write_here(rows: DataFrame, paths: Mapping[int, str], place: Place) -> tupl
     return tuple(in_threads(lambda one: write_one(one[0], one[1], paths[one[0]], place), files))
 
 
-def _task(paths: dict[int, str], place: Place) -> BatchFunction:
+def _task(paths: dict[int, str], place: DeleteFolder) -> BatchFunction:
     """Return the function that a task runs; it carries plain values, and the job's zip brings the rest."""
     directory, key_bytes = place.directory, place.key_bytes
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for file_id, positions in positions_by_file(batches):
-            deletes = write_one(file_id, positions, paths[file_id], Place(directory, key_bytes))
+            deletes = write_one(file_id, positions, paths[file_id], DeleteFolder(directory, key_bytes))
             text = json.dumps(encode(deletes, NewDeletes))
             yield pa.RecordBatch.from_arrays([pa.array([text])], schema=_ARROW_RESULT)
 
@@ -98,7 +100,7 @@ def positions_by_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, 
         yield current, pa.chunked_array(chunks, pa.int64())
 
 
-def write_one(file_id: int, found: pa.ChunkedArray, data_file_path: str, place: Place) -> NewDeletes:
+def write_one(file_id: int, found: pa.ChunkedArray, data_file_path: str, place: DeleteFolder) -> NewDeletes:
     """Write the delete file of one data file, of positions in their order."""
     path = f"{place.directory}ducklake-{uuid.uuid4()}-delete.parquet"
     positions = found.unique()

@@ -108,7 +108,7 @@ def _read_layout(cursor: Cursor) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return partition_by, sort_by
 
 
-class _Column(NamedTuple):
+class _ParsedColumn(NamedTuple):
     """A column of ``CREATE TABLE``; a ``default`` of None is none."""
 
     name: str
@@ -126,10 +126,10 @@ def _read_plain_sort_key(cursor: Cursor) -> str:
     return key
 
 
-def _read_columns(cursor: Cursor) -> tuple[_Column, ...]:
+def _read_columns(cursor: Cursor) -> tuple[_ParsedColumn, ...]:
     seen: set[str] = set()
 
-    def read() -> _Column:
+    def read() -> _ParsedColumn:
         start = cursor.peek()
         column = _read_column(cursor)
         if fold(column.name) in seen:
@@ -140,13 +140,13 @@ def _read_columns(cursor: Cursor) -> tuple[_Column, ...]:
     return cursor.in_list(read, may_end_in_comma=True)
 
 
-def _read_column(cursor: Cursor) -> _Column:
+def _read_column(cursor: Cursor) -> _ParsedColumn:
     if cursor.word in CONSTRAINTS:
         raise cursor.error(CONSTRAINTS[cursor.word])
     name = cursor.name("column")
     if cursor.word in ("AS", "GENERATED"):
         raise cursor.error(CONSTRAINTS[cursor.word])
-    column = _Column(name, read_column_type(cursor, written(name)))
+    column = _ParsedColumn(name, read_column_type(cursor, written(name)))
     seen: set[str] = set()
     while not cursor.sees(",") and not cursor.sees(")"):
         start = cursor.peek()
@@ -157,7 +157,7 @@ def _read_column(cursor: Cursor) -> _Column:
     return column
 
 
-def _read_option(cursor: Cursor, column: _Column) -> tuple[str, _Column]:
+def _read_option(cursor: Cursor, column: _ParsedColumn) -> tuple[str, _ParsedColumn]:
     if cursor.accept("NOT", "NULL"):
         return "NULL or NOT NULL", column._replace(nullable=False)
     if cursor.accept("NULL"):

@@ -343,14 +343,14 @@ def _name(condition: str, tokens: Sequence[Token]) -> Name | None:
     return None if is_value or not all(are_names) else tuple(one.text for one in names)
 
 
-def may_look_at(text: str, columns: Collection[str], *, alias: str, other: str) -> bool:
+def may_read(text: str, columns: Collection[str], *, alias: str, other: str) -> bool:
     """Return True if an expression may need the columns of a table that it calls ``alias``.
 
     What it says behind the name of the ``other`` table is that one's.
 
-    >>> may_look_at("source.price + fee", ["price"], alias="target", other="source")
+    >>> may_read("source.price + fee", ["price"], alias="target", other="source")
     False
-    >>> may_look_at("price + 1", ["price"], alias="target", other="source")
+    >>> may_read("price + 1", ["price"], alias="target", other="source")
     True
     """
     known = {one.casefold() for one in (alias, *columns)}
@@ -441,7 +441,7 @@ class Spellings:
                 "checked. Write it in a simpler way."
             ) from None
         for column in tree.find_all(exp.Column):
-            wanted = self._of_target(column)
+            wanted = self._target_spelling(column)
             if wanted is None:
                 continue
             for other in _compared(column):
@@ -458,7 +458,7 @@ class Spellings:
         folded = tuple(map(fold, names))
         return folded[len(folded) > 1 and folded[0] in (self.alias, self.source) :]
 
-    def _of_target(self, column: exp.Column) -> Spelling | None:
+    def _target_spelling(self, column: exp.Column) -> Spelling | None:
         names = [part.name for part in column.parts]
         is_of_source = len(names) > 1 and fold(names[0]) == self.source
         return None if is_of_source else self.columns.get(self.own(names))
@@ -468,7 +468,7 @@ class Spellings:
             return other.is_string and re.fullmatch(wanted[2], other.name) is not None
         if not isinstance(other, exp.Column):
             return isinstance(other, exp.Null)
-        if (found := self._of_target(other)) is not None:
+        if (found := self._target_spelling(other)) is not None:
             return found[0] == wanted[0]
         pair = frozenset(self.own(part.name for part in one.parts) for one in (column, other))
         return len(pair) == 1 or pair in self.equal

@@ -50,7 +50,7 @@ def parse_spark_sql(
     for text in [statements] if isinstance(statements, str) else statements:
         for start, end in _split(text, len(parsed) + 1):
             place = _Place(text, start, end, len(parsed) + 1)
-            reader = _Reader(place, known, default_schema, nested_schemas=nested_schemas)
+            reader = _StatementReader(place, known, default_schema, nested_schemas=nested_schemas)
             one = reader.statement()
             _check_order(one, parsed, reader)
             if isinstance(one, ViewStatement):
@@ -62,13 +62,13 @@ def parse_spark_sql(
 def parse_query(text: str, default_schema: SchemaPath = MAIN, *, nested_schemas: bool = False) -> SparkQuery:
     """Return a query alone, as that of a view."""
     place = _Place(text, 0, len(text), 1)
-    return _Reader(place, set(), default_schema, nested_schemas=nested_schemas).query_alone()
+    return _StatementReader(place, set(), default_schema, nested_schemas=nested_schemas).query_alone()
 
 
 _MAKES_TABLE = (WriteMode.CREATE, WriteMode.CREATE_IF_MISSING, WriteMode.REPLACE)
 
 
-def _check_order(one: SparkStatement, earlier: Sequence[SparkStatement], reader: _Reader) -> None:
+def _check_order(one: SparkStatement, earlier: Sequence[SparkStatement], reader: _StatementReader) -> None:
     """Refuse what looks at or replaces the rows that an earlier statement writes: all is one snapshot."""
     written: dict[FoldedName, WriteStatement] = {}
     for other in earlier:
@@ -137,7 +137,7 @@ class _Place:
     number: int
 
 
-class _Reader:
+class _StatementReader:
     """Reads one statement of a text."""
 
     def __init__(

@@ -93,7 +93,7 @@ def from_stored(array: pa.FixedSizeBinaryArray) -> pa.Array:
     )
     low, high = months.cast(pa.int32()).cast(pa.int64()), days.cast(pa.int32()).cast(pa.int64())
     nanos = pc.multiply(millis.cast(pa.int64()), 10**6)
-    return _of_words(ARROW_INTERVAL, [pc.bit_wise_or(low, pc.shift_left(high, 32)), nanos], valid)
+    return _array_of_words(ARROW_INTERVAL, [pc.bit_wise_or(low, pc.shift_left(high, 32)), nanos], valid)
 
 
 def stored_intervals(array: pa.Array) -> pa.FixedSizeBinaryArray:
@@ -112,10 +112,10 @@ def stored_intervals(array: pa.Array) -> pa.FixedSizeBinaryArray:
         pc.if_else(valid, one.cast(pa.int64()), zero).cast(pa.uint32())
         for one in (months, days, pc.divide(fine, per_millisecond))
     ]
-    return _of_words(STORED_INTERVAL, words, valid)
+    return _array_of_words(STORED_INTERVAL, words, valid)
 
 
-def _of_words(type_: pa.DataType, words: Sequence[pa.Array], valid: pa.BooleanArray) -> pa.Array:
+def _array_of_words(type_: pa.DataType, words: Sequence[pa.Array], valid: pa.BooleanArray) -> pa.Array:
     """Return an array of values that each consist of one of each of ``words``, in turn."""
     bits = None if pc.all(valid).as_py() else valid.buffers()[1]
     return pa.Array.from_buffers(type_, len(valid), [bits, in_turn(words)])

@@ -84,7 +84,7 @@ def bad_strings(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> list[Ba
     return [
         one
         for column, values in zip(schema.columns, rows.columns, strict=True)
-        for one in (*_of_column(column, values), *_of_maps(column, values))
+        for one in (*_bad_in_column(column, values), *_bad_in_maps(column, values))
     ]
 
 
@@ -130,20 +130,20 @@ def bad_bound(bound: bytes, type_: dl.DuckLakeType, where: str) -> BadStrings | 
     if type_.facts.kind not in dl.TEXTS or len(bound) >= _NO_BOUND_IS_CUT_BELOW:
         return None
     values = pa.chunked_array([pa.array([bound], pa.binary()).view(pa.string())])
-    return next(_of_leaf(where, type_, values), None)
+    return next(_bad_in_leaf(where, type_, values), None)
 
 
-def _of_column(column: Column, values: pa.Array | pa.ChunkedArray) -> Iterator[BadStrings]:
+def _bad_in_column(column: Column, values: pa.Array | pa.ChunkedArray) -> Iterator[BadStrings]:
     if not any(_is_checked(leaf.type) for leaf in column.leaves()):
         return
     whole = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
     paths = {path[-1].id: ".".join(one.name for one in path) for path in _paths(column, _is_checked)}
     for leaf, found in values_of_leaves(column, whole):
-        for one in _of_leaf(paths[leaf.id], leaf.type, found) if leaf.id in paths else ():
+        for one in _bad_in_leaf(paths[leaf.id], leaf.type, found) if leaf.id in paths else ():
             yield one if leaf is column else replace(one, place=None)
 
 
-def _of_maps(column: Column, values: pa.Array | pa.ChunkedArray, above: str = "") -> Iterator[BadStrings]:
+def _bad_in_maps(column: Column, values: pa.Array | pa.ChunkedArray, above: str = "") -> Iterator[BadStrings]:
     """Yield the maps with a key twice at any level; DuckDB reads no row of a file that has one."""
     if not any(isinstance(one.type, dl.MapType) for one in column.walk()):
         return
@@ -158,7 +158,7 @@ def _of_maps(column: Column, values: pa.Array | pa.ChunkedArray, above: str = ""
                 yield BadStrings(path, MAP, len(twice), repr(twice[0])[:SHOWN_BYTES])
             children = [keys.flatten(), items.flatten()]
         for child, below in zip(column.children, children, strict=True):
-            yield from _of_maps(child, below, f"{path}.")
+            yield from _bad_in_maps(child, below, f"{path}.")
 
 
 def _twice(keys: pa.ListArray) -> list[Any]:
@@ -176,29 +176,29 @@ def _twice(keys: pa.ListArray) -> list[Any]:
     return twice
 
 
-def _of_leaf(path: str, type_: dl.DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+def _bad_in_leaf(path: str, type_: dl.DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     if type_.facts.kind is dl.ScalarKind.VARIANT:
-        yield from _of_variants(path, values)
+        yield from _bad_in_variants(path, values)
         return
     if type_.facts.kind is dl.ScalarKind.INTERVAL:
-        yield from _of_intervals(path, values)
+        yield from _bad_in_intervals(path, values)
         return
     if type_.facts.kind in dl.TIMES:
-        yield from _of_times(path, type_, values)
+        yield from _bad_in_times(path, type_, values)
         return
     if type_.facts.is_double_in_files:
-        yield from _of_long_integers(path, type_, values)
+        yield from _bad_in_long_integers(path, type_, values)
         return
     wrong = _not_utf8(values)
     if wrong:
         yield BadStrings(path, UTF8, len(wrong), shown(wrong[0]))
     elif type_.facts.kind is dl.ScalarKind.JSON:
         refused = [one for one in values.to_pylist() if one is not None and not is_json(one)]
-        yield from _of_texts(path, JSON, [one for one in refused if not is_too_deep(one)])
-        yield from _of_texts(path, SHALLOW_JSON, [one for one in refused if is_too_deep(one)])
+        yield from _bad_in_texts(path, JSON, [one for one in refused if not is_too_deep(one)])
+        yield from _bad_in_texts(path, SHALLOW_JSON, [one for one in refused if is_too_deep(one)])
 
 
-def _of_variants(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+def _bad_in_variants(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     """Yield what is wrong with variants."""
     wrong = [pair for chunk in values.chunks for pair in _wrong_variants(chunk.drop_null())]
     if wrong:
@@ -224,7 +224,7 @@ def _wrong_variants(variants: pa.StructArray) -> list[tuple[bytes, bytes]]:
 _VARIANTS_AT_ONCE = 1 << 14
 
 
-def _of_intervals(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+def _bad_in_intervals(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     wrong: list[tuple[int, str]] = []
     before = 0
     for chunk in values.chunks:
@@ -234,7 +234,7 @@ def _of_intervals(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
         yield BadStrings(path, INTERVAL, len(wrong), wrong[0][1], wrong[0][0])
 
 
-def _of_times(path: str, type_: dl.DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+def _bad_in_times(path: str, type_: dl.DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     days = values.type == pa.date32()
     numbers = values.cast(pa.int32()).cast(pa.int64()) if days else values.cast(pa.int64())
     step = type_.facts.step if values.type == arrow_type(type_) else 1
@@ -255,7 +255,7 @@ def _of_times(path: str, type_: dl.DuckLakeType, values: pa.ChunkedArray) -> Ite
         )
 
 
-def _of_long_integers(path: str, type_: dl.DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+def _bad_in_long_integers(path: str, type_: dl.DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     doubles = values.cast(pa.float64())
     low, high = type_.facts.physical_range  # the lowest of int128 DuckDB does not read, either
     is_held = pc.and_(
@@ -280,7 +280,7 @@ def _is_variant(metadata: bytes, value: bytes) -> bool:
     return True
 
 
-def _of_texts(path: str, rule: str, refused: Sequence[str]) -> Iterator[BadStrings]:
+def _bad_in_texts(path: str, rule: str, refused: Sequence[str]) -> Iterator[BadStrings]:
     if refused:
         cut = refused[0][:SHOWN_BYTES]
         yield BadStrings(path, rule, len(refused), repr(cut) + (" …" if cut != refused[0] else ""))

@@ -83,8 +83,8 @@ def container_of(vectors: Iterable[tuple[int, int, bytes]], data_file_path: str)
         place = {"fields": [], "snapshot-id": -1, "sequence-number": -1, "offset": len(content)}
         blobs.append({"type": _KIND, **place, "length": len(data), "properties": properties})
         content += data
-    said = {"blobs": blobs, "properties": {"created-by": "airflow_provider_ducklake"}}
-    document = json.dumps(said, separators=(",", ":")).encode()
+    footer = {"blobs": blobs, "properties": {"created-by": "airflow_provider_ducklake"}}
+    document = json.dumps(footer, separators=(",", ":")).encode()
     return content + MAGIC + document + _END.pack(len(document), 0, MAGIC)
 
 
@@ -158,7 +158,7 @@ def positions(data: bytes, most: int) -> pa.ChunkedArray:
 
     Nothing is allocated for a count that the bytes do not have: a run of 65,536 numbers takes four bytes.
     """
-    reader, found = _Reader(data, most), _Found()
+    reader, found = _VectorReader(data, most), _Found()
     (count,) = reader.unpack("Q")
     for _ in range(count):  # each takes twelve bytes at least
         _read_bitmap(reader, found)
@@ -201,7 +201,7 @@ def _written(containers: list[tuple[int, int, bytes]]) -> bytes:
     return header + struct.pack(f"<{len(offsets)}I", *offsets) + b"".join(data for *_, data in containers)
 
 
-class _Reader:
+class _VectorReader:
     def __init__(self, data: bytes, most: int) -> None:
         self._data, self._place = data, 0
         self._most = self._left = most
@@ -256,7 +256,7 @@ class _Found:
         return found
 
 
-def _read_bitmap(reader: _Reader, found: _Found) -> None:
+def _read_bitmap(reader: _VectorReader, found: _Found) -> None:
     """Read a bitmap of the low 32 bits, whose high ones stand before it."""
     high, cookie = reader.unpack("II")
     if high >= _HIGHEST:
@@ -278,7 +278,7 @@ def _read_bitmap(reader: _Reader, found: _Found) -> None:
         found.add((high << 32) + (key << 16), _container(reader, last + 1, is_runs=is_runs))
 
 
-def _container(reader: _Reader, count: int, *, is_runs: bool) -> Sequence[int] | pa.Array:
+def _container(reader: _VectorReader, count: int, *, is_runs: bool) -> Sequence[int] | pa.Array:
     if is_runs:
         return _numbers_of_runs(reader, count)
     if count <= _LARGEST_LIST:
@@ -290,7 +290,7 @@ def _container(reader: _Reader, count: int, *, is_runs: bool) -> Sequence[int] |
     return numbers.cast(pa.int64())
 
 
-def _numbers_of_runs(reader: _Reader, count: int) -> Sequence[int] | pa.Array:
+def _numbers_of_runs(reader: _VectorReader, count: int) -> Sequence[int] | pa.Array:
     (runs,) = reader.unpack("H")
     ends = reader.shorts(2 * runs)
     spans = list(zip(ends[::2], ends[1::2], strict=True))

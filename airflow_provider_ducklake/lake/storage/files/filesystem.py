@@ -27,8 +27,7 @@ import pyarrow.fs as pafs
 from ...errors import DuckLakeError, StorageError, one_line
 from ...format.log_lines import logger
 from ...format.names.paths import split_scheme
-from .durable import make_parents, sync_directory
-from .local import regular_file
+from .local import make_parents, regular_file, sync_directory
 
 if TYPE_CHECKING:
     from ...format.files import FileKey
@@ -77,10 +76,10 @@ def _is_secret(text: str) -> bool:
     return not text or "@" in urlsplit(text).netloc
 
 
-def _of_address(text: str) -> dict[str, Any]:
+def _options_in_address(text: str) -> dict[str, Any]:
     """Return the options that a variable's value stands for.
 
-    >>> _of_address("account_name=lake&client_kwargs.region_name=eu-west-1")
+    >>> _options_in_address("account_name=lake&client_kwargs.region_name=eu-west-1")
     {'account_name': 'lake', 'client_kwargs': {'region_name': 'eu-west-1'}}
     """
     options: dict[str, Any] = {}
@@ -97,7 +96,7 @@ def process_options() -> dict[str, Any]:
     if VARIABLE in os.environ:
         options: dict[str, Any] = json.loads(os.environ[VARIABLE])
         return options
-    return _of_address(os.environ.get(ADDRESS, ""))
+    return _options_in_address(os.environ.get(ADDRESS, ""))
 
 
 def has_secrets() -> bool:

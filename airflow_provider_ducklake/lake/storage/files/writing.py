@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import SparkJobError, StorageError
-from .durable import make_parents, sync_directory
 from .filesystem import (
     Location,
     StorageOptions,
@@ -28,7 +27,7 @@ from .filesystem import (
     reason_of,
     storage_errors,
 )
-from .local import regular_file
+from .local import make_parents, regular_file, sync_directory
 
 
 class OutputFile:

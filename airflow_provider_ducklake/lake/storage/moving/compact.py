@@ -283,7 +283,7 @@ class SharedRowIds:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _MergeSource:
     """Rows of a file, or (None) of the catalog, with ids in ``windows``; ``is_mixed``: one comes twice."""
 
     file: LiveDataFile | None
@@ -299,7 +299,7 @@ def shared_row_ids(
     Files that number their rows are compared with those that store ids, not with each other. A file that
     cannot be read is passed over.
     """
-    reader = _Reader(replace(plan, columns=(), where=None), locate, below)
+    reader = _RowReader(replace(plan, columns=(), where=None), locate, below)
     held = pc.unique(pa.array((one for one in in_catalog if one < below), pa.int64()))
     found: list[SharedRowIds] = []
     for window, sources in sorted(_by_window(plan.files, reader, held).items()):
@@ -308,19 +308,21 @@ def shared_row_ids(
     return found
 
 
-def _by_window(files: Sequence[LiveDataFile], reader: _Reader, held: pa.Array) -> dict[int, list[_Source]]:
+def _by_window(
+    files: Sequence[LiveDataFile], reader: _RowReader, held: pa.Array
+) -> dict[int, list[_MergeSource]]:
     """Return the rows that have ids in a window, for each window in which ids are stored."""
-    stores = dict(zip((file.id for file in files), _of_each(reader.stores_ids, files), strict=True))
-    storing = _of_each(reader.source, [file for file in files if stores[file.id]])
-    found: dict[int, list[_Source]] = {}
-    for source in (*storing, _Source(None, _windows(held))):
+    stores = dict(zip((file.id for file in files), _results_of_each(reader.stores_ids, files), strict=True))
+    storing = _results_of_each(reader.source, [file for file in files if stores[file.id]])
+    found: dict[int, list[_MergeSource]] = {}
+    for source in (*storing, _MergeSource(None, _windows(held))):
         for window in source.windows:
             found.setdefault(window, []).append(source)
     windows = sorted(found)
     for file in files:
         if stores[file.id] is False:
             for window in _windows_of(file, windows):
-                found[window].append(_Source(file, ()))
+                found[window].append(_MergeSource(file, ()))
     return found
 
 
@@ -332,7 +334,7 @@ def _windows_of(file: LiveDataFile, windows: Sequence[int]) -> Sequence[int]:
     return windows[bisect_left(windows, first) : bisect_right(windows, end)]
 
 
-def _of_each(work: Callable[[LiveDataFile], Result], files: Sequence[LiveDataFile]) -> list[Result]:
+def _results_of_each(work: Callable[[LiveDataFile], Result], files: Sequence[LiveDataFile]) -> list[Result]:
     """Apply ``work`` to the files, in their order; large ones one at a time."""
     results: list[Result] = []
     for is_small, found in groupby(files, key=lambda file: file.record_count <= _FEW):
@@ -347,13 +349,13 @@ def _windows(ids: pa.Array) -> Sequence[int]:
 
 
 def _in_window(
-    sources: Sequence[_Source], reader: _Reader, held: pa.Array, start: int
+    sources: Sequence[_MergeSource], reader: _RowReader, held: pa.Array, start: int
 ) -> Iterator[SharedRowIds]:
     def within(ids: pa.Array) -> pa.Array:
         return ids.filter(pc.and_(pc.greater_equal(ids, start), pc.less(ids, start + _WINDOW)))
 
     files = [one.file for one in sources if one.file is not None]
-    parts = [*_of_each(lambda file: within(reader.ids(file)), files), within(held)]
+    parts = [*_results_of_each(lambda file: within(reader.ids(file)), files), within(held)]
     shared = _doubled(pa.concat_arrays(parts))
     if not len(shared):
         return
@@ -371,7 +373,7 @@ def _doubled(ids: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _RowReader:
     """Reads which ids below a number the live rows of a file have."""
 
     plan: ScanPlan
@@ -385,10 +387,10 @@ class _Reader:
         except (StorageError, UnsupportedFeatureError):
             return None  # a separate finding
 
-    def source(self, file: LiveDataFile) -> _Source:
+    def source(self, file: LiveDataFile) -> _MergeSource:
         """Return the ranges of the ids that a file stores."""
         ids = self.ids(file)
-        return _Source(file, _windows(ids), is_mixed=bool(len(_doubled(ids))))
+        return _MergeSource(file, _windows(ids), is_mixed=bool(len(_doubled(ids))))
 
     def ids(self, file: LiveDataFile) -> pa.Array:
         """Return the ids of the live rows of a file, in its order; none where it cannot be read."""

@@ -59,7 +59,7 @@ class Flushing:
         They are sorted as far as ``RUN_BYTES`` of them go.
         """
         done: list[FlushedFile] = []
-        files: dict[Values, _OpenFile] = {}
+        files: dict[Values, _OpenFlushFile] = {}
         try:
             for run in _runs(batches):
                 for values, rows in self._partitions(run):
@@ -75,12 +75,12 @@ class Flushing:
     def _partitions(self, run: pa.Table) -> Iterator[tuple[Values, pa.Table]]:
         columns = run.select(list(range(len(self.plan.target.columns))))
         if found := bad_strings(columns, self.plan.target):
-            raise error_of([_of_row_id(one, run[ROW_ID.name]) for one in found], self.plan.table)
+            raise error_of([_named_by_row_id(one, run[ROW_ID.name]) for one in found], self.plan.table)
         rows = sorted_rows(run, self.plan.row_order.sort_by)
         return split_by_partition(rows, self.plan.target, self.plan.partition_fields)
 
     def _write_partition(
-        self, files: dict[Values, _OpenFile], values: Values, rows: pa.Table
+        self, files: dict[Values, _OpenFlushFile], values: Values, rows: pa.Table
     ) -> Iterator[FlushedFile]:
         """Write rows of one partition, and yield the files that they fill."""
         limit = self.plan.settings.target_file_size_bytes
@@ -91,19 +91,19 @@ class Flushing:
             if files[values].writer.bytes_written >= limit:
                 yield self._finish(files.pop(values))
 
-    def _open(self, values: Values) -> _OpenFile:
+    def _open(self, values: Values) -> _OpenFlushFile:
         folder = self.plan.partition_folder(values) or self.plan.root
         path = self._new_path(folder)
         schema = TableSchema((*self.plan.target.columns, ROW_ID, SNAPSHOT_ID))
         writer = RollingWriter(schema, lambda: path, _bounded(self.plan.settings), locate=self.locate)
-        return _OpenFile(path, values, writer)
+        return _OpenFlushFile(path, values, writer)
 
     def _new_path(self, folder: str, suffix: str = "") -> str:
         path = f"{folder}{self.plan.prefix}{len(self.paths)}{suffix}.parquet"
         self.paths.append(path)
         return path
 
-    def _finish(self, file: _OpenFile) -> FlushedFile:
+    def _finish(self, file: _OpenFlushFile) -> FlushedFile:
         (written,) = file.writer.close()
         own = (ROW_ID.id, SNAPSHOT_ID.id)
         stats = {one: known for one, known in written.column_stats.items() if one not in own}
@@ -139,7 +139,7 @@ class Flushing:
 
 
 @dataclass
-class _OpenFile:
+class _OpenFlushFile:
     """A file being written, and what its rows say: ``ended`` has ``pos`` and ``snapshot_id`` of some."""
 
     path: str
@@ -177,7 +177,7 @@ class _OpenFile:
         self.last = max(self.last, last)
 
 
-def _of_row_id(bad: BadStrings, row_ids: pa.ChunkedArray) -> BadStrings:
+def _named_by_row_id(bad: BadStrings, row_ids: pa.ChunkedArray) -> BadStrings:
     if bad.place is None:
         return bad
     return replace(bad, example=f"{bad.example} of row id {row_ids[bad.place]}", place=None)
@@ -204,7 +204,7 @@ def _parts(rows: pa.Table, size: int) -> Iterator[pa.Table]:
         yield rows.slice(start, count)
 
 
-def _shrink(files: Iterable[_OpenFile]) -> None:
+def _shrink(files: Iterable[_OpenFlushFile]) -> None:
     """Write the largest of the rows that wait for their row groups, until few enough are left."""
     waiting = sorted(files, key=lambda one: one.writer.bytes_waiting)
     while waiting and sum(one.writer.bytes_waiting for one in waiting) > WAITING_BYTES:

@@ -23,13 +23,12 @@ import pyarrow.parquet as pq
 from ...errors import StorageError, UnsupportedFeatureError, UntrustedValueError
 from ...format.partitioning import hive_directory
 from ...format.schema import TableSchema
-from ...planning.upkeep.restore import FileLook, FilePair, RewriteBin, has_later_rows
+from ...planning.upkeep.restore import FilePair, FileState, RewriteBin, has_later_rows
 from ..arrow.arrow_types import arrow_field
 from ..arrow.reshape import field_id, ordinals
 from ..arrow.rows import split_by_partition
 from ..deletes.deletes import positions_of
 from ..deletes.vectors import VECTOR_MAGIC
-from ..files.durable import make_parents, sync_directory
 from ..files.filesystem import (
     Location,
     StorageOptions,
@@ -40,7 +39,7 @@ from ..files.filesystem import (
     open_input,
     storage_errors,
 )
-from ..files.local import lies_below
+from ..files.local import lies_below, make_parents, sync_directory
 from ..files.parallel import in_threads
 from ..files.writing import CopiedFile, copy_file
 from ..parquet.footer import open_footer
@@ -73,15 +72,15 @@ class Restoring:
     current: ScanPlan | None
     locate: Callable[[str], Location] = open_filesystem
 
-    def look(self, pair: FilePair) -> FileLook:
+    def file_state(self, pair: FilePair) -> FileState:
         """Find out which rows of a file return, and which came since."""
         dead, later = self._gone_then(pair.target), self._later(pair.target)
         absent = _unique(pa.concat_arrays([dead, later]))
         is_plain = not len(absent) and not self._has_stamps(pair.target)
         if pair.current is None or self.current is None:
-            return FileLook(pair, pair.target.record_count - len(absent), positions_of(_NONE), is_plain)
+            return FileState(pair, pair.target.record_count - len(absent), positions_of(_NONE), is_plain)
         gone = _unique(gone_positions(self.current, pair.current, self.locate))
-        return FileLook(
+        return FileState(
             pair, len(_minus(gone, absent)), positions_of(_ascending(_minus(later, gone))), is_plain
         )
 
@@ -348,7 +347,7 @@ def copy_files(
 
     def copy(path: str) -> None:
         source, place = locate(copies[path].source), child(target, path)
-        problem = why_not_of_a_lake(source, copies[path].size)
+        problem = not_a_lake_file_reason(source, copies[path].size)
         if problem is not None:
             raise UntrustedValueError("A row of the catalog", source.uri, problem)
         if place.is_local and not lies_below(str(Path(place.path).parent), target.path):
@@ -359,7 +358,7 @@ def copy_files(
     in_threads(copy, [path for path, file in copies.items() if there.get(path, -1) != file.size])
 
 
-def why_not_of_a_lake(file: Location, size: int | None) -> str | None:
+def not_a_lake_file_reason(file: Location, size: int | None) -> str | None:
     """Explain why a file is no Parquet or Puffin file of its size, to complete "which …"; None: it is one.
 
     A row of the catalog may name any file.

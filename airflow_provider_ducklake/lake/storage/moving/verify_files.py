@@ -199,10 +199,10 @@ def _statistics(
             yield about.finding(
                 FindingCode.FILE_STATS_NARROW, words, column_id=column_id, low=inner.low, high=inner.high
             )
-        elif (told := _wrongly_exact(recorded, actual, types)) is not None:
+        elif (wrong := _wrongly_exact(recorded, actual, types)) is not None:
             words = (
                 f"has {inner.low!r} to {inner.high!r} in column {column_id}, but the catalog says that "
-                f"{told!r} is a value: answers from statistics alone are wrong"
+                f"{wrong!r} is a value: answers from statistics alone are wrong"
             )
             yield about.finding(
                 FindingCode.FILE_STATS_INEXACT, words, column_id=column_id, low=inner.low, high=inner.high
@@ -218,23 +218,23 @@ def _wrongly_exact(recorded: ColumnStats, actual: ColumnStats, types: tuple[Duck
         (recorded.min_value, recorded.min_is_exact, actual.min_value, actual.min_is_exact),
         (recorded.max_value, recorded.max_is_exact, actual.max_value, actual.max_is_exact),
     )
-    for told, is_said, found, is_exact in ends:
-        if told is None or found is None or not (is_said and is_exact):
+    for recorded_text, is_said, found, is_exact in ends:
+        if recorded_text is None or found is None or not (is_said and is_exact):
             continue
-        if parse_physical(types[0], told) != parse_physical(types[0], found):
-            return told
+        if parse_physical(types[0], recorded_text) != parse_physical(types[0], found):
+            return recorded_text
     return None
 
 
 def _value_counts(
     about: _About, column_id: ColumnId, recorded: ColumnStats, actual: ColumnStats
 ) -> Iterator[Finding]:
-    told = (recorded.value_count, recorded.null_count)
+    counts = (recorded.value_count, recorded.null_count)
     found = (actual.value_count, actual.null_count)
-    if None not in told and None not in found and told != found:
+    if None not in counts and None not in found and counts != found:
         words = (
             f"has {found[0]} values and {found[1]} nulls in column {column_id}, but the catalog says "
-            f"{told[0]} and {told[1]}"
+            f"{counts[0]} and {counts[1]}"
         )
         yield about.finding(
             FindingCode.FILE_STATS_COUNTS, words, column_id=column_id, values=found[0], nulls=found[1]
@@ -248,7 +248,7 @@ def _partition(
     fields = asked.spec.fields if asked.spec is not None else ()
     if len(fields) != len(asked.file.partition_values):
         return  # a separate finding
-    for field, told in zip(fields, asked.file.partition_values, strict=True):
+    for field, recorded_text in zip(fields, asked.file.partition_values, strict=True):
         stats, types = found.get(field.column_id), asked.types.get(field.column_id, ())
         if stats is None or len(types) != 1 or not _is_exact(stats, types[0]):
             continue
@@ -259,15 +259,18 @@ def _partition(
         }
         if stats.null_count and field.transform.kind is TransformKind.IDENTITY:
             values.add(None)
-        if is_local(field.transform, types[0]) and None not in {told, *values}:
+        if is_local(field.transform, types[0]) and None not in {recorded_text, *values}:
             continue  # the value is in the writer's time zone, which is unknown
-        if values - {told}:
+        if values - {recorded_text}:
             words = (
                 f"has rows with {field.transform} of column {field.column_id} in {sorted(values, key=str)}, "
-                f"but the catalog says {told!r}"
+                f"but the catalog says {recorded_text!r}"
             )
             yield about.finding(
-                FindingCode.PARTITION_VALUE_DIFFERS, words, column_id=field.column_id, partition_value=told
+                FindingCode.PARTITION_VALUE_DIFFERS,
+                words,
+                column_id=field.column_id,
+                partition_value=recorded_text,
             )
 
 
@@ -311,9 +314,9 @@ def _delete_sizes(location: Location, file: LiveDeleteFile) -> tuple[int, int]:
 
 
 def _positions(about: _About, rows: pa.Table, asked: DeletesToVerify, newest: int) -> Iterator[Finding]:
-    positions, told = rows["pos"].combine_chunks(), asked.file.delete_count
-    if len(positions) != told:
-        words = f"deletes {len(positions)} rows, but the catalog says {told}"
+    positions, recorded_count = rows["pos"].combine_chunks(), asked.file.delete_count
+    if len(positions) != recorded_count:
+        words = f"deletes {len(positions)} rows, but the catalog says {recorded_count}"
         yield about.finding(FindingCode.DELETE_COUNT_DIFFERS, words, found=len(positions))
     if len(positions) > 1 and not _are_ascending(positions):
         yield about.finding(

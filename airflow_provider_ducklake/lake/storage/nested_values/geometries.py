@@ -127,11 +127,11 @@ def with_geometries(root: SchemaNode, metadata: pq.FileMetaData, where: str) -> 
 
     Structs of numbers, and columns with Parquet's own logical type, need none.
     """
-    said = (metadata.metadata or {}).get(b"geo")
-    if said is None:
+    geo_bytes = (metadata.metadata or {}).get(b"geo")
+    if geo_bytes is None:
         return root
     try:
-        geo = json.loads(said.decode(), parse_constant=_no_json)
+        geo = json.loads(geo_bytes.decode(), parse_constant=_no_json)
     except (ValueError, RecursionError):  # which DuckDB passes over
         return root
     if (problem := _refused(geo)) is not None:

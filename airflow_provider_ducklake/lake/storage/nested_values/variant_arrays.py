@@ -69,7 +69,7 @@ def raw_bytes(values: pa.Array) -> pa.Array:
     return fixed.cast(_BINARY)
 
 
-def _of(kind: Primitive) -> Encoder:
+def _encoder_of(kind: Primitive) -> Encoder:
     return lambda values: _fixed(kind, values)
 
 
@@ -117,16 +117,16 @@ def _decimals(values: pa.Array) -> pa.Array:
 
 _ENCODERS: Mapping[pa.DataType, Encoder] = {
     pa.bool_(): _booleans,
-    pa.int8(): _of(Primitive.INT8),
-    pa.int16(): _of(Primitive.INT16),
-    pa.int32(): _of(Primitive.INT32),
-    pa.int64(): _of(Primitive.INT64),
-    pa.float32(): _of(Primitive.FLOAT),
-    pa.float64(): _of(Primitive.DOUBLE),
-    pa.date32(): _of(Primitive.DATE),
-    pa.time64("us"): _of(Primitive.TIME),
-    pa.timestamp("us"): _of(Primitive.TIMESTAMP),
-    pa.timestamp("ns"): _of(Primitive.TIMESTAMP_NS),
+    pa.int8(): _encoder_of(Primitive.INT8),
+    pa.int16(): _encoder_of(Primitive.INT16),
+    pa.int32(): _encoder_of(Primitive.INT32),
+    pa.int64(): _encoder_of(Primitive.INT64),
+    pa.float32(): _encoder_of(Primitive.FLOAT),
+    pa.float64(): _encoder_of(Primitive.DOUBLE),
+    pa.date32(): _encoder_of(Primitive.DATE),
+    pa.time64("us"): _encoder_of(Primitive.TIME),
+    pa.timestamp("us"): _encoder_of(Primitive.TIMESTAMP),
+    pa.timestamp("ns"): _encoder_of(Primitive.TIMESTAMP_NS),
     pa.string(): _texts,
     pa.large_string(): _texts,
     pa.string_view(): _texts,
@@ -140,7 +140,7 @@ def _encoder_of_timestamps(type_: pa.DataType) -> Encoder | None:
     if not pa.types.is_timestamp(type_) or type_.tz is None:
         return None
     kinds = {"us": Primitive.TIMESTAMPTZ, "ns": Primitive.TIMESTAMPTZ_NS}
-    return _of(kinds[type_.unit]) if type_.unit in kinds else None
+    return _encoder_of(kinds[type_.unit]) if type_.unit in kinds else None
 
 
 def encode_objects(metadata: pa.Array, is_object: pa.Array, fields: Mapping[str, pa.Array]) -> pa.Array:

@@ -15,9 +15,9 @@ from .modules import (
     OVERHEAD,
     TAIL_BYTES,
     Cipher,
-    Field,
     ModuleKind,
     Struct,
+    ThriftField,
     read_struct,
     write_struct,
 )
@@ -152,7 +152,7 @@ class EncryptedOutput:
 
     def _resize(self, metadata: Struct) -> int:
         start = min(metadata[number].value for number in _PLACES if _is_place(metadata.get(number)))
-        size: Field = metadata[_COMPRESSED_SIZE]
+        size: ThriftField = metadata[_COMPRESSED_SIZE]
         end = start + size.value
         size.value += _SHIFT * (bisect_left(self._pages, end) - bisect_left(self._pages, start))
         return int(size.value)
@@ -168,7 +168,7 @@ class EncryptedOutput:
 _PLACES = (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE)
 
 
-def _is_place(field: Field | None) -> bool:
+def _is_place(field: ThriftField | None) -> bool:
     return field is not None and field.value > 0
 
 

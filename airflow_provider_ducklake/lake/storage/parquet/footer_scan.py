@@ -16,9 +16,9 @@ from ...errors import StorageError, UnsupportedFeatureError
 from ..arrow.reshape import BYTE_ARRAY, Leaf, SchemaNode, leaves_of, read_tree
 from .modules import (
     MAGIC,
-    Field,
     Items,
     ModuleKind,
+    ThriftField,
     list_head,
     read_items,
     read_struct,
@@ -86,8 +86,8 @@ def scan(data: bytes, where: str) -> FooterLayout:
 def with_schema_alone(footer: bytes) -> bytes:
     """Return a Parquet file without rows whose footer has the schema of another, and nothing else."""
     whole, _ = read_struct(footer)
-    bare = {_VERSION: whole[_VERSION], _SCHEMA: whole[_SCHEMA], _ROWS: Field(ModuleKind.I64, 0)}
-    data = write_struct({**bare, _ROW_GROUPS: Field(ModuleKind.LIST, Items(ModuleKind.STRUCT, []))})
+    bare = {_VERSION: whole[_VERSION], _SCHEMA: whole[_SCHEMA], _ROWS: ThriftField(ModuleKind.I64, 0)}
+    data = write_struct({**bare, _ROW_GROUPS: ThriftField(ModuleKind.LIST, Items(ModuleKind.STRUCT, []))})
     return MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
 
 
@@ -280,12 +280,12 @@ def _expect(kind: int, wanted: int) -> None:
 
 
 def _decoded(codec: int, encodings: bytes, pages: bytes) -> ChunkLayout:
-    told = (
+    page_headers = (
         {key: one.value for key, one in page.items()}
         for page in (_items(pages, ModuleKind.STRUCT) if pages else ())
     )
     of_data = frozenset(
-        int(page.get(_PAGE_ENCODING, -1)) for page in told if page.get(_PAGE_TYPE) in _DATA_PAGES
+        int(page.get(_PAGE_ENCODING, -1)) for page in page_headers if page.get(_PAGE_TYPE) in _DATA_PAGES
     )
     if of_data:
         return ChunkLayout(codec, of_data)

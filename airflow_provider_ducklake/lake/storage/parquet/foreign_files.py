@@ -17,25 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ... import errors
+from ...format import partitioning as keys
 from ...format.files import ColumnStats, DataFile, MappedColumn
 from ...format.names.identifiers import fold
-from ...format.partitioning import (
-    OF_TIMES,
-    PartitionField,
-    Transform,
-    calendar_values,
-    hive_value,
-    partition_value,
-)
 from ...format.types import ducklake_types as dl
-from ...format.types.values import (
-    Physical,
-    format_physical,
-    identity_text,
-    is_infinite,
-    order_key,
-    parse_physical,
-)
+from ...format.types import values as physical
 from ..arrow.arrow_types import ducklake_type
 from ..arrow.reshape import PHYSICAL_TYPES, SchemaNode, field_id, is_list
 from ..arrow.string_checks import bad_bound
@@ -400,7 +386,7 @@ class _Reading:
             if text is None:
                 return
         first = _FIRST_DATE if row.kind is dl.ScalarKind.DATE else _FIRST_TIME
-        if text is None or order_key(column.type, text) < order_key(column.type, first):
+        if text is None or physical.order_key(column.type, text) < physical.order_key(column.type, first):
             yield (
                 f"column {where} may have values before {first} ({text or 'no bounds say'}) in the calendar "
                 "of Spark 2, which DuckDB reads as other days: insert the rows with Spark"
@@ -417,7 +403,7 @@ class _Reading:
                     values = values.flatten()[0] if pa.types.is_struct(values.type) else values.flatten()
                 if (found := pc.min(values).cast(pa.int64()).as_py()) is not None:
                     least.append(found)
-        return format_physical(column.type, min(least)) if least else None
+        return physical.format_physical(column.type, min(least)) if least else None
 
     def _file_stats(
         self,
@@ -445,7 +431,7 @@ class _Reading:
     def _hive(self, column: Column, name: str, text: str | None) -> None:
         rows = self.metadata.num_rows
         try:
-            value = None if text is None else hive_value(column.type, text)
+            value = None if text is None else keys.hive_value(column.type, text)
         except (ValueError, ArithmeticError):
             self.differences.append(
                 f"column {column.name} is {column.type}; folder {name}={text} does not fit"
@@ -536,10 +522,10 @@ def _all_null(column: Column, rows: int, *, in_list: bool = False) -> Iterator[t
         yield from _all_null(child, rows, in_list=in_list or not isinstance(column.type, dl.StructType))
 
 
-def _constant(column: Column, value: Physical | None, rows: int) -> ColumnStats:
+def _constant(column: Column, value: physical.Physical | None, rows: int) -> ColumnStats:
     nulls = rows if value is None else 0
     is_nan = isinstance(value, float) and math.isnan(value)
-    text = None if value is None or is_nan else identity_text(column.type, value)
+    text = None if value is None or is_nan else physical.identity_text(column.type, value)
     return ColumnStats(
         column.id,
         value_count=rows - nulls,
@@ -553,13 +539,13 @@ def _constant(column: Column, value: Physical | None, rows: int) -> ColumnStats:
 
 
 def partition_values(
-    file: DataFile, fields: Sequence[PartitionField], schema: TableSchema, table: str
+    file: DataFile, fields: Sequence[keys.PartitionField], schema: TableSchema, table: str
 ) -> tuple[str | None, ...]:
     """Return a file's value for each partition key, from its folder's value or bounds that are equal."""
     return tuple(_partition_value(file, key, schema, table) for key in fields)
 
 
-def _partition_value(file: DataFile, key: PartitionField, schema: TableSchema, table: str) -> str | None:
+def _partition_value(file: DataFile, key: keys.PartitionField, schema: TableSchema, table: str) -> str | None:
     known = footer_value(file, key, schema)
     if known is not None:
         return known[0]
@@ -571,7 +557,7 @@ def _partition_value(file: DataFile, key: PartitionField, schema: TableSchema, t
     )
 
 
-def footer_value(file: DataFile, key: PartitionField, schema: TableSchema) -> tuple[str | None] | None:
+def footer_value(file: DataFile, key: keys.PartitionField, schema: TableSchema) -> tuple[str | None] | None:
     """Return the value of a partition key that all rows of a file have; None: there may be several."""
     column = schema.by_id(key.column_id)
     stats = file.column_stats.get(column.id)
@@ -579,9 +565,9 @@ def footer_value(file: DataFile, key: PartitionField, schema: TableSchema) -> tu
         return (None,)
     if stats is not None and stats.null_count == 0 and None not in (stats.min_value, stats.max_value):
         texts = (str(stats.min_value), str(stats.max_value))
-        low, high = (parse_physical(column.type, one) for one in texts)
+        low, high = (physical.parse_physical(column.type, one) for one in texts)
         if texts[0] == texts[1]:
-            return (partition_value(key.transform, column.type, low),)
+            return (keys.partition_value(key.transform, column.type, low),)
         values = _values_between(key.transform, column.type, low, high)
         if values is not None and len(values) == 1:
             return (next(iter(values)),)
@@ -589,8 +575,12 @@ def footer_value(file: DataFile, key: PartitionField, schema: TableSchema) -> tu
 
 
 def _values_between(
-    transform: Transform, type_: dl.DuckLakeType, low: Physical, high: Physical
+    transform: keys.Transform, type_: dl.DuckLakeType, low: physical.Physical, high: physical.Physical
 ) -> frozenset[str | None] | None:
-    if transform.kind not in OF_TIMES or is_infinite(type_, int(low)) or is_infinite(type_, int(high)):
+    if (
+        transform.kind not in keys.OF_TIMES
+        or physical.is_infinite(type_, int(low))
+        or physical.is_infinite(type_, int(high))
+    ):
         return None
-    return calendar_values(transform, type_, int(low), int(high))
+    return keys.calendar_values(transform, type_, int(low), int(high))

@@ -200,7 +200,7 @@ class ModuleKind(IntEnum):
 
 
 @dataclass(slots=True)
-class Field:
+class ThriftField:
     """A field's value: an int, bytes (a double's, too), a ``Struct``, a ``Items`` of them, a bool."""
 
     kind: ModuleKind
@@ -215,7 +215,7 @@ class Items:
     values: list[Any]
 
 
-Struct: TypeAlias = dict[int, Field]
+Struct: TypeAlias = dict[int, ThriftField]
 
 _DEEPEST = 64
 _MOST_VALUES = 2**25  # a byte may be one, and each takes a hundred in memory
@@ -225,7 +225,7 @@ _SHORT = 15  # a list's length, or the distance between two ids, has its own byt
 
 def read_struct(data: bytes | memoryview, start: int = 0) -> tuple[Struct, int]:
     """Return the struct that begins at ``start``, and where it ends."""
-    reader = _Reader(memoryview(data), start)
+    reader = _ThriftReader(memoryview(data), start)
     try:
         return reader.struct(0), reader.place
     except (IndexError, ValueError) as error:
@@ -234,7 +234,7 @@ def read_struct(data: bytes | memoryview, start: int = 0) -> tuple[Struct, int]:
 
 def read_items(data: bytes | memoryview, start: int) -> tuple[Items, int]:
     """Return the list that begins at ``start``, and where it ends."""
-    reader = _Reader(memoryview(data), start)
+    reader = _ThriftReader(memoryview(data), start)
     return reader.items(0), reader.place
 
 
@@ -305,7 +305,7 @@ _SIZES = {
 }
 
 
-class _Reader:
+class _ThriftReader:
     def __init__(self, data: memoryview, place: int) -> None:
         self._data = data
         self.place = place
@@ -356,7 +356,7 @@ class _Reader:
                 if kind in (ModuleKind.TRUE, ModuleKind.FALSE)
                 else self._value(kind, depth)
             )
-            found[last] = Field(kind, value)
+            found[last] = ThriftField(kind, value)
         return found
 
     def _value(self, kind: ModuleKind, depth: int) -> Any:  # noqa: ANN401 - see Field

@@ -18,9 +18,9 @@ from .modules import (
     READ_AHEAD_BYTES,
     TAIL_BYTES,
     Cipher,
-    Field,
     ModuleKind,
     Struct,
+    ThriftField,
     footer_length,
     read_struct,
     write_struct,
@@ -117,15 +117,15 @@ def _annotate(footer: Struct, annotations: Annotations) -> None:
         id_ = element[_FIELD_ID].value if _FIELD_ID in element else None
         if _CHILDREN in element:
             if id_ in annotations.variants:
-                version = {_VERSION: Field(ModuleKind.BYTE, 1)}
-                element[_LOGICAL_TYPE] = Field(
-                    ModuleKind.STRUCT, {_VARIANT: Field(ModuleKind.STRUCT, version)}
+                version = {_VERSION: ThriftField(ModuleKind.BYTE, 1)}
+                element[_LOGICAL_TYPE] = ThriftField(
+                    ModuleKind.STRUCT, {_VARIANT: ThriftField(ModuleKind.STRUCT, version)}
                 )
         elif id_ in annotations.intervals:
-            element[_CONVERTED_TYPE] = Field(ModuleKind.I32, _INTERVAL)
+            element[_CONVERTED_TYPE] = ThriftField(ModuleKind.I32, _INTERVAL)
         elif id_ in annotations.utc_times:
-            element[_CONVERTED_TYPE] = Field(ModuleKind.I32, _TIME_MICROS)
-            element[_LOGICAL_TYPE].value[_TIME].value[_IS_UTC] = Field(ModuleKind.TRUE, value=True)
+            element[_CONVERTED_TYPE] = ThriftField(ModuleKind.I32, _TIME_MICROS)
+            element[_LOGICAL_TYPE].value[_TIME].value[_IS_UTC] = ThriftField(ModuleKind.TRUE, value=True)
 
 
 def read_plain_footer(source: pa.NativeFile, where: str) -> Struct:

@@ -202,8 +202,8 @@ def undecodable(metadata: pq.FileMetaData, leaves: Collection[int] | None = None
             else None
         )
         if leaves is None or leaf in leaves:
-            chunks = (_of_chunk(group.column(leaf), is_of_impala=is_of_impala) for group in groups)
-            reason = reason or _of_type(column) or next(filter(None, chunks), None)
+            chunks = (_chunk_problem(group.column(leaf), is_of_impala=is_of_impala) for group in groups)
+            reason = reason or _type_problem(column) or next(filter(None, chunks), None)
         if reason is not None:
             yield Undecodable(column.path, reason)
 
@@ -226,14 +226,14 @@ def is_in_old_calendar(metadata: pq.FileMetaData, *, int96: bool = True, others:
     )
 
 
-def _of_type(column: pq.ColumnSchema) -> str | None:
+def _type_problem(column: pq.ColumnSchema) -> str | None:
     logical = column.logical_type.type
     if logical == "DECIMAL" and column.physical_type == "BYTE_ARRAY":
         return "holds decimals as BYTE_ARRAY"
     return "is FLOAT16" if logical == "FLOAT16" else None
 
 
-def _of_chunk(chunk: pq.ColumnChunkMetaData, *, is_of_impala: bool) -> str | None:
+def _chunk_problem(chunk: pq.ColumnChunkMetaData, *, is_of_impala: bool) -> str | None:
     if is_of_impala and _DICTIONARIES & set(chunk.encodings):
         return "has a dictionary of Impala's, whose last indexes are fewer than Spark wants"
     if chunk.compression not in _CODECS:

@@ -70,11 +70,11 @@ def with_field_ids(
     if mapping is None:
         check_field_ids(schema, columns, where)
         return schema
-    names = _Names(mapping)
+    names = _FieldNames(mapping)
     return pa.schema([names.identified(field, None) for field in schema])
 
 
-class _Names:
+class _FieldNames:
     """A name mapping, to be asked for what lies below a place in it."""
 
     def __init__(self, mapping: NameMapping) -> None:

@@ -226,7 +226,7 @@ class _OpenFile:
         with storage_errors(self._location.uri, "write"):
             self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         for index, ((_, type_), values) in enumerate(leaves):
-            facts = _of_geometries(values) if type_ == WKB else _exact_facts(values)
+            facts = _geometry_facts(values) if type_ == WKB else _exact_facts(values)
             if facts is not None:
                 self._known[self._groups, index] = facts
         self._groups += 1
@@ -365,10 +365,10 @@ def leaves_of(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
 def values_of_leaves(column: Column, values: pa.ChunkedArray) -> list[tuple[Column, pa.ChunkedArray]]:
     """Return the values of each field of a column that has no fields itself; a variant is one."""
     stored = _without_extensions(values.type)
-    return _of_leaves(column, values if stored == values.type else values.cast(stored))
+    return _leaf_values(column, values if stored == values.type else values.cast(stored))
 
 
-def _of_leaves(column: Column, values: pa.ChunkedArray) -> list[tuple[Column, pa.ChunkedArray]]:
+def _leaf_values(column: Column, values: pa.ChunkedArray) -> list[tuple[Column, pa.ChunkedArray]]:
     if not column.children:
         return [(column, values)]
     if pa.types.is_struct(values.type):
@@ -379,7 +379,7 @@ def _of_leaves(column: Column, values: pa.ChunkedArray) -> list[tuple[Column, pa
     else:
         children = [_map_chunks(values, lambda chunk: chunk.flatten(), values.type.value_type)]
     pairs = zip(column.children, children, strict=True)
-    return [leaf for child, found in pairs for leaf in _of_leaves(child, found)]
+    return [leaf for child, found in pairs for leaf in _leaf_values(child, found)]
 
 
 def _without_extensions(type_: pa.DataType) -> pa.DataType:
@@ -430,7 +430,7 @@ def _map_chunks(
     return pa.chunked_array([function(chunk) for chunk in values.chunks], type=type_)
 
 
-def _of_geometries(values: pa.ChunkedArray) -> ChunkFacts:
+def _geometry_facts(values: pa.ChunkedArray) -> ChunkFacts:
     """Return the counts of geometries, which have no bounds, and whether the footer's box is theirs."""
     count = len(values) - values.null_count
     return ChunkFacts(count, 0, None, None, geometries_have_box=have_box(values))

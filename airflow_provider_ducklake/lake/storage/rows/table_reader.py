@@ -37,13 +37,13 @@ def read_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> pa.Table:
     """Return all rows of the plan in the table's schema at its snapshot."""
     return pa.concat_tables(
         [
-            *_of_files(plan, locate),
+            *_rows_of_files(plan, locate),
             _wanted(plan, inlined_in_schema(plan.inlined_rows, TableSchema(columns_to_read(plan)))),
         ]
     )
 
 
-def _of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.Table]:
+def _rows_of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.Table]:
     for file in plan.files:
         yield live_rows(plan, file, locate)
 

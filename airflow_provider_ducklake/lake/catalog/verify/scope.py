@@ -16,7 +16,7 @@ from ...format.names.identifiers import QualifiedName, SchemaPath
 from ...format.options import SKIP_STATS_COLUMNS, Options
 from ...format.snapshots import ColumnId, Snapshot, TableId
 from ...format.tags import FROZEN
-from ...format.types.ducklake_types import DuckLakeType, catalog_name, parse_type
+from ...format.types.ducklake_types import DuckLakeType, parse_type
 from ...planning.reading.pruning import TextBounds, has_bounds
 from ...planning.upkeep.findings import NOTES, Finding
 from ...planning.upkeep.findings import FindingCode as Code
@@ -74,9 +74,9 @@ class VerificationScope:
         return Columns(self)
 
     @cached_property
-    def statistics(self) -> Statistics:
+    def statistics(self) -> CheckedStatistics:
         """The statistics of the tables' columns."""
-        return Statistics(self)
+        return CheckedStatistics(self)
 
     @cached_property
     def existing(self) -> set[str]:
@@ -108,7 +108,7 @@ class VerificationScope:
         return self.names.get(table_id if table_id is not None else -1, f"table {table_id}")
 
 
-def look_at(connection: Connection, catalog: Catalog, only: Collection[int] | None) -> VerificationScope:
+def scope_of(connection: Connection, catalog: Catalog, only: Collection[int] | None) -> VerificationScope:
     """Return the newest state of a catalog."""
     head = read_snapshots.head(connection, catalog.tables)
     ids = None if only is None else frozenset(only)
@@ -155,12 +155,12 @@ class Check:
         """The codes of its findings."""
         return (self.code,)
 
-    def find(self, look: VerificationScope) -> Iterator[Finding]:
+    def find(self, scope: VerificationScope) -> Iterator[Finding]:
         """Yield what is wrong."""
-        rows = self.query(look)
-        for row in look.limited(rows) if isinstance(rows, Select) else rows:
+        rows = self.query(scope)
+        for row in scope.limited(rows) if isinstance(rows, Select) else rows:
             fields = row._asdict() if isinstance(row, Row) else row
-            sentence = self.sentence.format(**fields, table=look.table(fields.get("table_id")))
+            sentence = self.sentence.format(**fields, table=scope.table(fields.get("table_id")))
             yield Finding(self.code, sentence, {name: fields[name] for name in self.objects})
 
 
@@ -173,11 +173,11 @@ class Search:
     of_lake: bool = False
 
 
-def run(checks: Iterable[Check | Search], look: VerificationScope, *, with_notes: bool) -> Iterator[Finding]:
+def run(checks: Iterable[Check | Search], scope: VerificationScope, *, with_notes: bool) -> Iterator[Finding]:
     """Yield what the checks find, one after the other; those of the lake only if all of it is looked at."""
     for check in checks:
-        if (look.is_whole or not check.of_lake) and (with_notes or not NOTES.issuperset(check.codes)):
-            yield from (one for one in check.find(look) if with_notes or one.code not in NOTES)
+        if (scope.is_whole or not check.of_lake) and (with_notes or not NOTES.issuperset(check.codes)):
+            yield from (one for one in check.find(scope) if with_notes or one.code not in NOTES)
 
 
 def lacking(key: Column[Any], on: ColumnElement[bool], *columns: ColumnElement[Any]) -> Select[Any]:
@@ -192,38 +192,29 @@ def lacking(key: Column[Any], on: ColumnElement[bool], *columns: ColumnElement[A
 # The columns that tables have had at each snapshot, and their statistics, read at once.
 
 
-CHILDREN = {"list": (1, 1), "map": (2, 2), "struct": (1, 10_000)}  # least and most
-_OTHER_SPELLINGS = frozenset({"timestamp_us"})  # that the reference reads and never writes
-
-
-def is_known_type(text: str) -> bool:
-    """Return True if a string of the catalog is a type, or the word for a nested one."""
-    if text in CHILDREN or text in _OTHER_SPELLINGS:
-        return True
-    with suppress(InvalidTypeError):
-        return catalog_name(parse_type(text)) == text
-    return False
-
-
 class Columns:
     """Every row of ``ducklake_column`` of the tables looked at."""
 
-    def __init__(self, look: VerificationScope) -> None:
+    def __init__(self, scope: VerificationScope) -> None:
         self._rows: dict[int, list[Row[Any]]] = {}
         self._layouts: dict[tuple[int, int], TableSchema | None] = {}
         self._turns: dict[int, list[int]] = {}
-        column = look.tables["column"]
-        query = select(column).where(look.chosen(column.c.table_id))
-        for row in look.all(query.order_by(column.c.column_order, column.c.column_id)):
+        column = scope.tables["column"]
+        query = select(column).where(scope.chosen(column.c.table_id))
+        for row in scope.all(query.order_by(column.c.column_order, column.c.column_id)):
             self._rows.setdefault(row.table_id, []).append(row)
 
     def types(self, table_id: int) -> dict[ColumnId, tuple[DuckLakeType, ...]]:
         """Return the types that each column without fields has had, those we know, the newest last."""
         found: dict[ColumnId, dict[DuckLakeType, None]] = {}
         for row in sorted(self._rows.get(table_id, ()), key=lambda one: one.begin_snapshot):
-            if row.column_type not in CHILDREN and is_known_type(row.column_type):
+            with suppress(InvalidTypeError):  # also of nested ones: their fields have rows of their own
                 found.setdefault(ColumnId(row.column_id), {})[parse_type(row.column_type)] = None
         return {column_id: tuple(types) for column_id, types in found.items()}
+
+    def live(self, table_id: int) -> list[Row[Any]]:
+        """Return the rows of the columns that a table has now."""
+        return [row for row in self._rows.get(table_id, ()) if row.end_snapshot is None]
 
     def at(self, table_id: int, snapshot: int) -> TableSchema | None:
         """Return the columns that a table had at a snapshot; None where they make no schema."""
@@ -262,13 +253,13 @@ class TableBounds:
     is_skipped: bool = False
 
 
-class Statistics:
+class CheckedStatistics:
     """The statistics of the tables' columns, and the types that these have had."""
 
-    def __init__(self, look: VerificationScope) -> None:
-        stats = look.tables["table_column_stats"]
-        skipped = _skipped(look)
-        self._columns, self._head = look.columns, look.head.id
+    def __init__(self, scope: VerificationScope) -> None:
+        stats = scope.tables["table_column_stats"]
+        skipped = _skipped(scope)
+        self._columns, self._head = scope.columns, scope.head.id
         self._live: dict[int, Mapping[ColumnId, DuckLakeType]] = {}
         self._types: dict[int, dict[ColumnId, tuple[DuckLakeType, ...]]] = {}
         self.of_columns = {
@@ -278,7 +269,7 @@ class Statistics:
                 row.contains_nan,
                 (row.table_id, row.column_id) in skipped and row.min_value is None and row.max_value is None,
             )
-            for row in look.connection.execute(select(stats).where(look.chosen(stats.c.table_id)))
+            for row in scope.connection.execute(select(stats).where(scope.chosen(stats.c.table_id)))
         }
 
     def types(self, table_id: int, column_id: int) -> tuple[DuckLakeType, ...]:
@@ -302,13 +293,13 @@ class Statistics:
         return replace(stats, contains_null=None)
 
 
-def _skipped(look: VerificationScope) -> frozenset[tuple[int, int]]:
+def _skipped(scope: VerificationScope) -> frozenset[tuple[int, int]]:
     """Return the columns (table, column) that statistics leave out, with the fields below them."""
-    rows = (row for row in read.option_rows(look.connection, look.tables) if row.key == SKIP_STATS_COLUMNS)
+    rows = (row for row in read.option_rows(scope.connection, scope.tables) if row.key == SKIP_STATS_COLUMNS)
     named = {
         TableId(row.scope_id): Options({row.key: row.value or ""}).skipped_columns
         for row in rows
         if row.scope == "table" and row.scope_id is not None
     }
-    found = with_what_lies_in_them(look.connection, look.tables, named)
+    found = with_what_lies_in_them(scope.connection, scope.tables, named)
     return frozenset((table_id, column) for table_id, columns in found.items() for column in columns)
