@@ -136,11 +136,7 @@ REFUSED = [
     ("bytes", "GEOMETRY", "column a is geometry in the table; binary in the file does not fit"),
     ("geoparquet", "BLOB", "binary of GeoParquet's encoding WKB, which DuckDB reads as geometry, in the"),
     ("geography", "BLOB", "column a is blob in the table; binary in the file does not fit"),
-    (
-        "points of geoparquet",
-        "GEOMETRY",
-        "binary of GeoParquet's encoding point, which DuckDB reads as",
-    ),
+    ("points of geoparquet", "GEOMETRY", "binary of GeoParquet's encoding point, which DuckDB reads as"),
     ("text of geoparquet", "VARCHAR", "string of GeoParquet's encoding WKB, which DuckDB reads as geometry"),
     ("enum", "BLOB", "binary, which DuckDB reads as string, in the file does not fit"),
     ("nanoseconds", "TIMESTAMP", "UTC] in the file does not fit"),

@@ -18,8 +18,9 @@ import duckdb
 
 from tests.interop.corpus_types import type_statements
 from tests.interop.given_files import write_given
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+from tests.reference.duckdb_lake import DuckLakeConnection
 
 FILES_ONLY = "CALL lake.set_option('data_inlining_row_limit', 0)"
 INLINED = "CALL lake.set_option('data_inlining_row_limit', 1000)"
@@ -447,9 +448,7 @@ def build(scenario: Scenario, catalog: CatalogDatabase, given: Path) -> None:
     """Let the reference carry a scenario out in an empty catalog; ``given`` is a folder that may be there."""
     if any("{given}" in statement for statement in scenario.statements) and not given.exists():
         write_given(given)
-    with open_lake(catalog) as reference:
-        for statement in scenario.statements:
-            reference.sql(statement.replace("{given}", str(given)))
+    by_duckdb(catalog, *(statement.replace("{given}", str(given)) for statement in scenario.statements))
 
 
 def drawn_catalog(catalog: CatalogDatabase, draw: random.Random) -> CatalogDatabase:

@@ -26,6 +26,7 @@ from airflow_provider_ducklake.lake.format.types.variants import decode_variant,
 from airflow_provider_ducklake.lake.format.versions import write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.lake.storage.nested_values.shredding import VARIANT
+from tests.interop.lakes import alone
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake
@@ -156,8 +157,7 @@ def _evolved(lake: Lake) -> None:
 
 def _delete(lake: Lake, *rows: int) -> None:
     (file,) = lake.table_snapshot("t", with_files=True).files or ()
-    with lake.transaction() as tx:
-        tx.delete_at("t", {file.id: list(rows)}, [])
+    alone(lake).delete_at("t", {file.id: list(rows)}, [])
 
 
 def _deleted(lake: Lake) -> None:
@@ -188,14 +188,12 @@ def _system_names(lake: Lake) -> None:
 
 
 def _null(lake: Lake) -> None:
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int32", "nothing": "null"})
+    alone(lake).create_table("t", {"i": "int32", "nothing": "null"})
     lake.append_arrow("t", NUMBERS.append_column("nothing", pa.nulls(40)))
 
 
 def _nanoseconds(lake: Lake) -> None:
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int32", "ts": "timestamptz_ns"})
+    alone(lake).create_table("t", {"i": "int32", "ts": "timestamptz_ns"})
     moments = pa.array(range(40), pa.timestamp("ns", "UTC"))
     lake.append_arrow("t", NUMBERS.append_column("ts", moments))
 
@@ -218,8 +216,7 @@ def _maintained(lake: Lake) -> None:
 
 
 def _variants(lake: Lake) -> None:
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int32", "doc": "variant"})
+    alone(lake).create_table("t", {"i": "int32", "doc": "variant"})
     for start, stop in ((0, 2), (2, 40)):  # inlined at 1.1, and in a file
         parts = [
             dict(zip(("metadata", "value"), encode_variant({"a": [i]}), strict=True))
@@ -258,14 +255,8 @@ def _documents(client: Client) -> object:
 FEATURES = (
     Feature("Rows in Parquet files, at every snapshot", _in_files),
     Feature("Rows inlined in the catalog", _inlined),
-    Feature(
-        "Partitions by `year`, `month`, `day`, `hour`, `bucket` and values",
-        _parts,
-    ),
-    Feature(
-        "Partitions by `epoch_year`, `epoch_month`, `epoch_day`, `epoch_hour`",
-        _epochs,
-    ),
+    Feature("Partitions by `year`, `month`, `day`, `hour`, `bucket` and values", _parts),
+    Feature("Partitions by `epoch_year`, `epoch_month`, `epoch_day`, `epoch_hour`", _epochs),
     Feature("Sorted files", _sorted),
     Feature("Columns added, renamed, promoted; fields of structs, too", _evolved),
     Feature("Delete files that record the deleting snapshot of each row", _deleted, shown=_everywhen),

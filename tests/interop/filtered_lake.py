@@ -138,13 +138,7 @@ ALTERATIONS = (
 )
 
 
-PROMOTIONS = {
-    "i32": "int64",
-    "u16": "int64",
-    "f32": "float64",
-    "n": "decimal(18,3)",
-    "day": "timestamp",
-}
+PROMOTIONS = {"i32": "int64", "u16": "int64", "f32": "float64", "n": "decimal(18,3)", "day": "timestamp"}
 
 
 class Rows:

@@ -102,10 +102,7 @@ def position_deletes(table: Table, positions: dict[str, list[int]], **said: Any)
     return entry(path, len(rows), **said)
 
 
-_DELETE_FIELDS = [
-    ("file_path", pa.string(), False, "2147483546"),
-    ("pos", pa.int64(), False, "2147483545"),
-]
+_DELETE_FIELDS = [("file_path", pa.string(), False, "2147483546"), ("pos", pa.int64(), False, "2147483545")]
 
 
 def vectors(table: Table, positions: dict[str, list[int]], **said: Any) -> list[DataFile]:

@@ -30,10 +30,7 @@ NESTED = {
             r"""{'a': ' }', 'b': 'x"y', 'c': NULL}""",
         ],
     ),
-    "struct with names": (
-        'STRUCT("it\'s" INTEGER, "q""x" INTEGER, "a: b" INTEGER)',
-        ["ROW(1, 2, NULL)"],
-    ),
+    "struct with names": ('STRUCT("it\'s" INTEGER, "q""x" INTEGER, "a: b" INTEGER)', ["ROW(1, 2, NULL)"]),
     "list of struct of texts": ("STRUCT(a VARCHAR)[]", ["[{'a': '}'}, {'a': 'it''s'}, NULL]"]),
     "map of texts": ("MAP(VARCHAR, VARCHAR)", [r"MAP {'a=b': 'c,d', '': '', '\': 'it''s', 'NULL': NULL}"]),
     "struct of all": (

@@ -34,12 +34,7 @@ def make_many_files(catalog, count: int) -> None:
         lake.append_arrow(
             "t",
             pa.table(
-                {
-                    "id": [id_],
-                    "day": [day],
-                    "name": [name],
-                    "price": pa.array([price], pa.decimal128(9, 2)),
-                }
+                {"id": [id_], "day": [day], "name": [name], "price": pa.array([price], pa.decimal128(9, 2))}
             ),
         )
     numbers = range(10, 9 + count)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from tests.interop.lakes import by_duckdb
 from tests.interop.vectors import container, vector
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake
@@ -81,9 +82,7 @@ class Planted:
 
 def build(folder: Path) -> CatalogDatabase:
     catalog = file_catalog("sqlite", folder)
-    with open_lake(catalog) as reference:
-        for statement in STATEMENTS:
-            reference.sql(statement)
+    by_duckdb(catalog, *STATEMENTS)
     return catalog
 
 

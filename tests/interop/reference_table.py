@@ -50,13 +50,7 @@ def write_by_reference(
         shown = {key: lake.sql(f"SELECT typeof(c), c::VARCHAR FROM {name}") for key, name in names.items()}
     dump = dump_catalog(catalog)
     return {
-        key: WrittenTable(
-            names[key],
-            schema_of(c=type_),
-            file,
-            stats_of(dump, names[key]),
-            shown[key],
-        )
+        key: WrittenTable(names[key], schema_of(c=type_), file, stats_of(dump, names[key]), shown[key])
         for key, (type_, _) in tables.items()
         for (file,) in [live_files(catalog, dump, names[key])]
     }

@@ -7,15 +7,6 @@ from tests.interop.comparison import arrow_of, differences, multiset, tables_of
 from tests.reference.duckdb_lake import open_lake
 
 
-def run(catalog, *statements):
-    """Let the reference carry out statements and return the rows of the last."""
-    rows = []
-    with open_lake(catalog) as reference:
-        for statement in statements:
-            rows = reference.sql(statement)
-    return rows
-
-
 def newest(lake):
     return lake.current_snapshot().id
 

@@ -20,6 +20,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.storage.foreign import source as metadata
 from tests.interop.footers import CODEC, chunks_of, edited
 from tests.interop.iceberg_source import plain
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 RECORDED = Path(__file__).parents[1] / "golden" / "delta_tables"
@@ -119,8 +120,7 @@ def test_the_schema_of_a_new_table_is_created_too(lake, sqlite_catalog, folder):
 
     lake.add_table("new.t", folder, "delta", create_table=True)
 
-    with open_lake(sqlite_catalog) as duck:
-        assert duck.sql("SELECT count(*) FROM new.t") == [(2,)]
+    assert by_duckdb(sqlite_catalog, "SELECT count(*) FROM new.t") == [(2,)]
     assert lake.current_snapshot().id == 1
 
 
@@ -197,8 +197,7 @@ def test_a_folder_that_says_something_else_is_not_believed(lake, folder):
 def test_tables_of_spark_are_added(lake, agree, recorded, name, rows, files):
     folder = recorded(name)
 
-    with lake.transaction() as tx:
-        added = tx.add_table("t", folder, "delta", create_table=True)
+    added = alone(lake).add_table("t", folder, "delta", create_table=True)
 
     assert agree(folder) == rows == sum(file.live_count for file in added)
     assert len(added) == files
@@ -215,11 +214,9 @@ def test_a_version_before_a_vector_has_the_rows(lake, agree, recorded):
 def test_rows_of_files_with_vectors_are_deleted_like_others(lake, recorded, sqlite_catalog):
     add(lake, recorded("vectors"))
 
-    with lake.transaction() as tx:
-        assert tx.delete_rows("t", "id < 20") == 17
+    assert alone(lake).delete_rows("t", "id < 20") == 17
 
-    with open_lake(sqlite_catalog) as duck:
-        assert duck.sql("SELECT count(*), min(id) FROM t") == [(34, 20)]
+    assert by_duckdb(sqlite_catalog, "SELECT count(*), min(id) FROM t") == [(34, 20)]
     assert lake.verify() == []
 
 
@@ -238,8 +235,7 @@ def test_instants_as_int96_go_into_a_timestamp_column_only(lake, recorded, sqlit
     ):
         add(lake, folder)
     assert untouched(lake)
-    with lake.transaction() as tx:
-        tx.create_table("t", {"id": "int32", "at": "timestamp"})
+    alone(lake).create_table("t", {"id": "int32", "at": "timestamp"})
 
     add(lake, folder)
 

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -34,8 +35,7 @@ def files(tmp_path):
 
 def new_lake(catalog, columns, partition_by=(), not_null=()) -> Lake:
     lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version)
-    with lake.transaction() as tx:
-        tx.create_table("t", columns, partition_by, not_null)
+    alone(lake).create_table("t", columns, partition_by, not_null)
     return lake
 
 
@@ -115,8 +115,7 @@ def test_hive_folders_leave_the_references_catalog(catalog, reference_catalog, f
     last = files("year=2025/r=b/g.parquet", one)
     pattern = last.replace("year=2025/r=b/g.parquet", "*/*/*.parquet")
     with new_lake(catalog, {"i": "int32", "year": "int32", "r": "varchar"}) as lake:
-        with lake.transaction() as tx:
-            tx.set_partitioned_by("t", ["year", "r"])
+        alone(lake).set_partitioned_by("t", ["year", "r"])
         add(lake, pattern, hive_partitioning=True)
     with open_lake(reference_catalog) as duck:
         duck.sql("CREATE TABLE t (i INT, year INT, r VARCHAR)")
@@ -186,8 +185,7 @@ def test_a_folder_means_what_it_means_to_duckdb(catalog, reference_catalog, file
         (value,) = theirs[0][1:]
         same = "r IS NULL" if value is None else f"r = '{value}'"
         assert lake.read_arrow("t", filter=same).num_rows == 1
-        with open_lake(catalog) as duck:
-            assert duck.sql(f"FROM t WHERE {same}") == theirs
+        assert by_duckdb(catalog, f"FROM t WHERE {same}") == theirs
 
 
 BEYOND = {  # what DuckDB does not read back from its text
@@ -243,8 +241,7 @@ def test_without_hive_partitioning_the_file_counts(catalog, files):
         (file,) = lake.table_snapshot("t", with_files=True).files
 
     assert file.partition_values == ("3",)
-    with open_lake(catalog) as duck:
-        assert duck.sql("FROM t WHERE i = 3") == [(3,)]
+    assert by_duckdb(catalog, "FROM t WHERE i = 3") == [(3,)]
 
 
 def test_every_difference_is_named(catalog, files):
@@ -285,8 +282,7 @@ def test_missing_and_extra_columns_by_permission(catalog, files):
     with new_lake(catalog, FLAT) as lake:
         add(lake, full, ignore_extra_columns=True)
         add(lake, short, allow_missing=True)
-        with lake.transaction() as tx:
-            tx.add_column("t", "w", "int64", default=5)
+        alone(lake).add_column("t", "w", "int64", default=5)
 
     with open_lake(catalog) as duck:
         assert duck.sql("FROM t ORDER BY i") == [(1, "x", 5), (2, None, 5)]
@@ -303,8 +299,7 @@ def test_bounds_that_may_hide_nan_are_unknown(catalog, files):
     (stats,) = dump["ducklake_file_column_stats"]
     assert (stats["value_count"], stats["min_value"], stats["max_value"]) == (2, None, None)
     assert dump["ducklake_table_column_stats"] == []
-    with open_lake(catalog) as duck:
-        assert duck.sql("SELECT count(*) FROM t WHERE isnan(f)") == [(1,)]
+    assert by_duckdb(catalog, "SELECT count(*) FROM t WHERE isnan(f)") == [(1,)]
 
 
 def test_a_file_is_added_once(catalog, files):
@@ -315,12 +310,10 @@ def test_a_file_is_added_once(catalog, files):
         add(lake, path)
         with pytest.raises(errors.InvalidInputError, match=r"a\.parquet is or was a data file"):
             add(lake, path)
-        with lake.transaction() as tx:
-            tx.truncate("t")
+        alone(lake).truncate("t")
         with pytest.raises(errors.InvalidInputError, match=r"a\.parquet is or was a data file"):
             add(lake, path)
-        with lake.transaction() as tx:
-            tx.append_arrow("t", pa.table({"i": pa.array(range(20), INT32), "s": ["x"] * 20}))
+        alone(lake).append_arrow("t", pa.table({"i": pa.array(range(20), INT32), "s": ["x"] * 20}))
         (own,) = lake.table_snapshot("t", with_files=True).files
         with pytest.raises(errors.InvalidInputError, match="is or was a data file"):
             add(lake, own.path)
@@ -338,8 +331,7 @@ def test_of_two_commits_at_once_one_adds_the_file(catalog, files):
             pass
 
     assert Path(path).exists()
-    with open_lake(catalog) as duck:
-        assert duck.sql("FROM t") == [(1, "x")]
+    assert by_duckdb(catalog, "FROM t") == [(1, "x")]
 
 
 def test_a_file_with_several_values_of_a_key_is_refused(catalog, files):

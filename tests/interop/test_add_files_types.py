@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import SchemaMismatchError
+from tests.interop.lakes import alone
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -54,17 +55,7 @@ COLUMNS = {
     **{
         one: one
         for one in (
-            *(
-                "boolean",
-                "varchar",
-                "json",
-                "blob",
-                "uuid",
-                "date",
-                "time",
-                "timestamp",
-                "timestamptz",
-            ),
+            *("boolean", "varchar", "json", "blob", "uuid", "date", "time", "timestamp", "timestamptz"),
             *(
                 "timestamp_s",
                 "timestamp_ms",
@@ -101,12 +92,10 @@ def theirs(tmp_path: Path) -> Path:
 def taken_by_us(lake: Lake, theirs: Path) -> list[tuple[str, str]]:
     taken = []
     for place, column in enumerate(COLUMNS):
-        with lake.transaction() as tx:
-            tx.create_table(f"t{place}", {"v": column})
+        alone(lake).create_table(f"t{place}", {"v": column})
         for name in FILES:
             try:
-                with lake.transaction() as tx:
-                    tx.add_data_files(f"t{place}", [f"{theirs}/{column}/{name}.parquet"])
+                alone(lake).add_data_files(f"t{place}", [f"{theirs}/{column}/{name}.parquet"])
             except SchemaMismatchError:
                 continue
             taken.append((name, column))
@@ -153,8 +142,7 @@ def test_rounded_times_are_found_whatever_the_bounds_of_their_file_say(catalog, 
     """DuckDB adds a file of finer times with its bounds, and rounds its values when it reads them."""
     moments = ["01:00:01.499", "01:00:01.5", "01:00:01.999999", "01:00:02.000499"]
     lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path)
-    with lake.transaction() as tx:
-        tx.create_table("t", {"s": "timestamp_s", "ms": "timestamp_ms"})
+    alone(lake).create_table("t", {"s": "timestamp_s", "ms": "timestamp_ms"})
     with open_lake(catalog) as duck:
         for number, text in enumerate(moments):
             path = tmp_path / f"{number}.parquet"

@@ -56,6 +56,7 @@ from tests.interop.iceberg_source import (
     vectors,
     with_entries,
 )
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 ID, TEXT = {"id!": LongType()}, {"id!": LongType(), "name": StringType()}
@@ -97,8 +98,7 @@ def elsewhere(process, sqlite_catalog):
 
 
 def _run_sql(catalog, sql: str):
-    with open_lake(catalog, data_inlining_row_limit=0) as duck:
-        return duck.sql(sql)
+    return by_duckdb(catalog, sql, data_inlining_row_limit=0)
 
 
 def add(lake: Lake, source: str, **rules):
@@ -325,8 +325,7 @@ def test_files_of_an_older_partitioning_have_what_their_footers_tell(lake, agree
 def test_a_file_whose_values_nobody_knows_is_added_without(lake, agree, tmp_path):
     table = new_table(tmp_path / "ice", TEXT)
     append(table, id=[1, 2, 3], name=["a", "b", "c"])
-    with lake.transaction() as tx:
-        tx.create_table("t", {"id": "int64", "name": "varchar"}, ["id"])
+    alone(lake).create_table("t", {"id": "int64", "name": "varchar"}, ["id"])
 
     add(lake, table.metadata_location)
 
@@ -350,13 +349,11 @@ def test_deleted_positions_become_delete_files(lake, agree, sqlite_catalog, tmp_
     made = write(table, gone)
     metadata = with_entries(table, made if isinstance(made, list) else [made])
 
-    with lake.transaction() as tx:
-        files = tx.add_table("t", metadata, "iceberg", create_table=True)
+    files = alone(lake).add_table("t", metadata, "iceberg", create_table=True)
 
     assert agree(metadata) == 106
     assert sorted(file.live_count for file in files) == [9, 97]  # a file without rows is left out
-    with open_lake(sqlite_catalog) as duck:
-        assert duck.sql("SELECT count(*) FROM t WHERE id IN (0, 7, 99, 109, 200)") == [(0,)]
+    assert by_duckdb(sqlite_catalog, "SELECT count(*) FROM t WHERE id IN (0, 7, 99, 109, 200)") == [(0,)]
     inserted = [
         one
         for one in lake.changes("t", start=1, end=1).read_arrow()["change_type"].to_pylist()
@@ -381,8 +378,7 @@ def test_partitions_and_deletes_are_added_to_every_catalog(catalog, tmp_path):
         assert lake.verify() == []
         with open_lake(catalog) as duck:
             assert plain(duck.arrow("FROM t")) == rows
-        with lake.transaction() as tx:
-            assert tx.delete_rows("t", "id < 50") == 50 - sum(id_ < 50 for id_ in _missing(rows))
+        assert alone(lake).delete_rows("t", "id < 50") == 50 - sum(id_ < 50 for id_ in _missing(rows))
         assert lake.verify() == []
 
 
@@ -404,8 +400,7 @@ def test_deletes_of_several_files_are_joined_and_older_ones_do_not_count(lake, a
     assert agree(metadata) == 17
 
     older = position_deletes(table, {path: [9]})
-    with lake.transaction() as tx:
-        tx.drop_table("t")
+    alone(lake).drop_table("t")
     assert add_copy(lake, with_entries(table, [older], sequence_number=0)) == 20
 
 
@@ -443,8 +438,7 @@ def test_an_entry_of_a_container_counts_for_its_data_file(lake, sqlite_catalog, 
     add(lake, with_entries(table, [entries[of_four]]))
 
     assert sorted(lake.read_arrow("t")["id"].to_pylist()) == left
-    with open_lake(sqlite_catalog) as duck:
-        assert duck.sql("SELECT id FROM t ORDER BY ALL") == [(one,) for one in left]
+    assert by_duckdb(sqlite_catalog, "SELECT id FROM t ORDER BY ALL") == [(one,) for one in left]
 
 
 def test_rows_of_added_files_are_deleted_and_compacted_like_others(lake, sqlite_catalog, tmp_path):
@@ -453,16 +447,14 @@ def test_rows_of_added_files_are_deleted_and_compacted_like_others(lake, sqlite_
     metadata = with_entries(table, [position_deletes(table, {data_paths(table)[0]: [0, 1]})])
     add(lake, metadata)
 
-    with lake.transaction() as tx:
-        assert tx.delete_rows("t", "id < 50") == 48
+    assert alone(lake).delete_rows("t", "id < 50") == 48
     with open_lake(sqlite_catalog) as duck:
         assert duck.sql("SELECT count(*), min(id) FROM t") == [(50, 50)]
         assert duck.sql("SELECT count(*) FROM t AT (VERSION => 1)") == [(98,)]
     assert lake.read_arrow("t", at=1).num_rows == 98
     assert lake.verify() == []
     lake.expire_snapshots(keep_last=1)
-    with lake.transaction() as tx:
-        assert tx.delete_rows("t", "id < 100") == 50
+    assert alone(lake).delete_rows("t", "id < 100") == 50
     assert lake.read_arrow("t").num_rows == 0
 
 
@@ -724,8 +716,7 @@ def test_names_that_differ_in_letter_case_alone_are_refused(lake, tmp_path, drop
 def test_columns_that_differ_are_all_named(lake, tmp_path):
     table = new_table(tmp_path / "ice", {"id": LongType(), "a": StringType(), "n": DateType()})
     append(table, id=[1], a=["x"], n=[date(2024, 1, 1)])
-    with lake.transaction() as tx:
-        tx.create_table("t", {"id": "int32", "b": "varchar", "n": "timestamp"})
+    alone(lake).create_table("t", {"id": "int32", "b": "varchar", "n": "timestamp"})
 
     with pytest.raises(errors.SchemaMismatchError) as caught:
         add(lake, table.metadata_location)
@@ -782,11 +773,7 @@ def test_equality_deletes_are_named(lake, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ({"key_metadata": b"key"}, "is encrypted"),
-        ({"file_format": "ORC"}, "in the format"),
-    ],
+    ("said", "words"), [({"key_metadata": b"key"}, "is encrypted"), ({"file_format": "ORC"}, "in the format")]
 )
 def test_files_that_ducklake_cannot_read_are_named(lake, tmp_path, said, words):
     table = new_table(tmp_path / "ice", ID)

@@ -9,6 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.storage.files.filesystem import exists, write_bytes
+from tests.interop.lakes import alone
 from tests.interop.test_add_delta_table import RECORDED
 from tests.interop.test_odd_stores import read_by_duckdb
 from tests.reference import s3
@@ -44,14 +45,12 @@ def test_a_delta_table_with_vectors_is_added_and_its_files_are_deleted_in_the_en
             name = path.relative_to(RECORDED).as_posix()
             write_bytes(f"s3://{BUCKET}/delta/{name}", path.read_bytes(), options)
 
-    with lake.transaction() as tx:
-        files = tx.add_table("t", f"s3://{BUCKET}/delta/parts", "delta", create_table=True)
+    files = alone(lake).add_table("t", f"s3://{BUCKET}/delta/parts", "delta", create_table=True)
 
     assert sorted(lake.read_arrow("t")["id"].to_pylist()) == [1, 4]
     assert read_by_duckdb(sqlite_catalog, endpoint, "SELECT id FROM t ORDER BY id") == [(1,), (4,)]
     assert lake.verify() == []
-    with lake.transaction() as tx:
-        tx.drop_table("t")
+    alone(lake).drop_table("t")
     lake.expire_snapshots(keep_last=1)
     done = lake.cleanup_old_files(older_than=timedelta(0))
     assert (len(done.deleted), done.failures) == (4, ())

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake, opens_1_0
 
@@ -52,8 +53,7 @@ def test_what_duckdb_writes_we_read_migrate_and_add_to(catalog: CatalogDatabase)
 def test_what_we_write_duckdb_reads_or_refuses(catalog: CatalogDatabase):
     rows = pa.table({"i": pa.array(range(30), pa.int64()), "s": [f"ü {i}" for i in range(30)]})
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "s": "varchar"})
+        alone(lake).create_table("t", {"i": "int64", "s": "varchar"})
         lake.append_arrow("t", rows)
         added = lake.append_arrow("t", rows).id
 

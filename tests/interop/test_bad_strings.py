@@ -7,6 +7,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidValueError, SchemaMismatchError
 from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_field
+from tests.interop.lakes import alone
 from tests.reference.duckdb_lake import open_lake
 
 LATIN = "café".encode("latin-1")
@@ -145,8 +146,7 @@ _MAPS = {
 def test_a_map_with_a_key_twice_is_refused_as_duckdb_reads_none(sqlite_catalog, kind):
     type_, value = _MAPS[kind]
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"v": type_})
+        alone(lake).create_table("t", {"v": type_})
         (column,) = lake.table_snapshot("t").schema.columns
         target = arrow_field(column, field_ids=False).type
 

@@ -15,6 +15,7 @@ from airflow_provider_ducklake.lake.errors import InvalidInputError, SnapshotNot
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 from tests.interop.comparison import arrow_of, multiset, with_texts_of_variants
 from tests.interop.corpus import History, drawn_catalog
+from tests.interop.lakes import alone, by_duckdb
 from tests.interop.test_reads_at_every_snapshot import FILES_ONLY, MERGE, SCENARIOS, TABLE, as_multiset, fill
 from tests.reference.duckdb_lake import open_lake
 
@@ -34,9 +35,7 @@ INSERTED_AND_DELETED = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_changes_equal_the_references(catalog, scenario, size, seed):
-    with open_lake(catalog) as reference:
-        for statement in [TABLE, *SCENARIOS[scenario]]:
-            reference.sql(statement)
+    by_duckdb(catalog, TABLE, *SCENARIOS[scenario])
     with open_lake(catalog) as reference, Lake.connect(catalog.sqlalchemy_url) as lake:
         made = [(one.id, str([str(change) for change in one.changes])) for one in lake.snapshots()]
         rewrites = {number for number, changes in made if "rewrite_delete" in changes}
@@ -94,12 +93,7 @@ def drawn_pairs(
 
 
 def compare_between(
-    lake: Lake,
-    reference,
-    table: str,
-    start: RecordedSnapshot,
-    end: RecordedSnapshot,
-    draw: random.Random,
+    lake: Lake, reference, table: str, start: RecordedSnapshot, end: RecordedSnapshot, draw: random.Random
 ) -> int:
     by_id = draw.random() < 0.5
     ours = lake.changes(table, *((one.id if by_id else one.time) for one in (start, end))).read_arrow()
@@ -139,9 +133,7 @@ def rows_misdated(lake: Lake, table: str, end: RecordedSnapshot) -> pa.Array:
 
 
 def test_rows_that_a_transaction_inserts_and_deletes_came_and_went(sqlite_catalog):
-    with open_lake(sqlite_catalog) as reference:
-        for statement in [FILES_ONLY, TABLE, *INSERTED_AND_DELETED]:
-            reference.sql(statement)
+    by_duckdb(sqlite_catalog, FILES_ONLY, TABLE, *INSERTED_AND_DELETED)
     with open_lake(sqlite_catalog) as reference, Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         for start, end in ((1, 2), (3, 3), (4, 4), (2, 5)):
             compare(lake, reference, start, end, set())
@@ -151,9 +143,7 @@ def test_rows_that_a_transaction_inserts_and_deletes_came_and_went(sqlite_catalo
 
 @pytest.fixture
 def lake(catalog):
-    with open_lake(catalog) as reference:
-        for statement in [FILES_ONLY, TABLE, fill(0, 5), fill(5, 10), "DELETE FROM t WHERE i = 3"]:
-            reference.sql(statement)
+    by_duckdb(catalog, FILES_ONLY, TABLE, fill(0, 5), fill(5, 10), "DELETE FROM t WHERE i = 3")
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         yield lake
 
@@ -179,8 +169,7 @@ def test_times_are_bounds_too(catalog, lake):
 
 
 def test_rows_come_sorted_and_updates_as_pairs(lake, catalog):
-    with open_lake(catalog) as reference:
-        reference.sql("UPDATE t SET s = 'new' WHERE i = 7")
+    by_duckdb(catalog, "UPDATE t SET s = 'new' WHERE i = 7")
 
     changes = lake.changes("t", 4, 5).read_arrow().select(["snapshot_id", "rowid", "change_type", "s"])
 
@@ -216,19 +205,15 @@ def test_bounds_that_are_not_there_are_named(catalog, lake):
 
 def test_our_own_deletes_and_inlined_rows_are_in_the_feed_of_both(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
         lake.append_arrow("t", pa.table({"i": pa.array(range(20), pa.int64())}))
         lake.append_arrow("t", pa.table({"i": pa.array([100, 101], pa.int64())}))
         (file,) = lake.table_snapshot("t", with_files=True).files
-        with lake.transaction() as tx:
-            tx.delete_at("t", {file.id: [3]}, row_ids=[21])
+        alone(lake).delete_at("t", {file.id: [3]}, row_ids=[21])
         lake.set_option("data_inlining_row_limit", 0)
         for positions in ([5, 6], [0, 19]):
-            with lake.transaction() as tx:
-                tx.delete_at("t", {file.id: positions})
-        with lake.transaction() as tx:
-            tx.truncate("t")
+            alone(lake).delete_at("t", {file.id: positions})
+        alone(lake).truncate("t")
 
         with open_lake(catalog) as reference:
             for start in range(8):
@@ -248,8 +233,7 @@ def test_columns_with_the_names_that_changes_are_told_by(sqlite_catalog):
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         ours = lake.changes("t", 1, 4).read_arrow()
-        with lake.transaction() as transaction:
-            assert transaction.delete_rows("t", "pos >= 62 OR deleted = 1") == 5
+        assert alone(lake).delete_rows("t", "pos >= 62 OR deleted = 1") == 5
     found = zip(*(column.to_pylist() for column in ours.columns), strict=True)
     assert sorted(map(repr, found)) == sorted(map(repr, theirs))
     assert len(theirs) == 12

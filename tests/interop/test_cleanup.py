@@ -13,6 +13,7 @@ from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError, UntrustedValueError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -44,9 +45,7 @@ def run_sql(catalog: CatalogDatabase, statement: str, **values: Any) -> None:
 
 
 def write_history(catalog: CatalogDatabase) -> None:
-    with open_lake(catalog, data_inlining_row_limit=0) as reference:
-        for statement in HISTORY:
-            reference.sql(statement)
+    by_duckdb(catalog, *HISTORY, data_inlining_row_limit=0)
 
 
 def expired(catalog: CatalogDatabase) -> Lake:
@@ -84,8 +83,7 @@ def test_every_catalog_is_cleaned_up(catalog):
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
             tx.append_arrow("t", rows)
-        with lake.transaction() as tx:
-            tx.truncate("t")
+        alone(lake).truncate("t")
         lake.append_arrow("t", rows)
 
         assert lake.expire_snapshots(keep_last=1).data_files == 1
@@ -164,8 +162,7 @@ def test_a_file_that_the_lake_names_through_a_link_stays(sqlite_catalog, tmp_pat
     with expired(sqlite_catalog) as lake:
         (live,) = (one.data_file for one in lake.files("t"))
         linked = live.replace(sqlite_catalog.data_path, f"{tmp_path}/link/")
-        with lake.transaction() as tx:
-            tx.create_table("u", {"i": "int32"})
+        alone(lake).create_table("u", {"i": "int32"})
         with lake.transaction() as tx:
             tx.add_data_files("u", [linked])
             tx.truncate("t")
@@ -245,8 +242,7 @@ def test_a_time_that_its_driver_cannot_read_does_not_keep_the_other_files(catalo
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
             tx.append_arrow("t", pa.table({"i": pa.array(range(20), pa.int64())}))
-        with lake.transaction() as tx:
-            tx.truncate("t")
+        alone(lake).truncate("t")
         lake.expire_snapshots(keep_last=1)
         for path, time in odd.items():
             schedule(catalog, 900, path, time)
@@ -412,8 +408,7 @@ def added_from_elsewhere(catalog: CatalogDatabase, folder: Path) -> Path:
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         assert lake.read_arrow("t")["i"].to_pylist() == [1, 2]
         lake.verify()
-        with lake.transaction() as tx:
-            tx.drop_table("t")
+        alone(lake).drop_table("t")
         lake.expire_snapshots(keep_last=1)
     return path
 

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.storage.files.filesystem import bucket_and_key, exists, write_bytes
 from airflow_provider_ducklake.lake.storage.files.listing import Deletion, delete_files, list_files
+from tests.interop.lakes import alone
 from tests.reference import s3
 from tests.reference.s3_proxy import Fault, Refuse, Request, proxy
 
@@ -97,8 +98,7 @@ def test_a_lake_is_cleaned_up(options, tmp_path, request):
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
             tx.append_arrow("t", rows)
-        with lake.transaction() as tx:
-            tx.truncate("t")
+        alone(lake).truncate("t")
         lake.append_arrow("t", rows)
         write_bytes(f"{root}main/t/orphan.parquet", b"PAR1", options)
         lake.expire_snapshots(keep_last=1)

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -33,8 +34,7 @@ def test_rows_in_the_catalog_stay_there_and_are_read_and_flushed(catalog, new_ca
         reference.sql(f"ALTER TABLE t {statement}")
         expected = reference.sql("SELECT * FROM t ORDER BY i")
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int32", "j": "int32"})
+        alone(lake).create_table("t", {"i": "int32", "j": "int32"})
         lake.append_arrow(
             "t", pa.table({"i": [1, 2], "j": [10, 20]}).cast(pa.schema([("i", "int32"), ("j", "int32")]))
         )
@@ -46,10 +46,8 @@ def test_rows_in_the_catalog_stay_there_and_are_read_and_flushed(catalog, new_ca
         with open_lake(catalog) as reference:
             assert reference.sql("SELECT * FROM t ORDER BY i") == expected
             reference.sql("INSERT INTO t (i) VALUES (3)")
-        with lake.transaction() as tx:
-            tx.delete_rows("t", "i IN (1, 3)")
+        alone(lake).delete_rows("t", "i IN (1, 3)")
         lake.flush_inlined_data("t")
         assert [tuple(row.values()) for row in lake.read_arrow("t").to_pylist()] == expected[1:]
         assert lake.verify() == []
-    with open_lake(catalog) as reference:
-        assert reference.sql("SELECT * FROM t") == expected[1:]
+    assert by_duckdb(catalog, "SELECT * FROM t") == expected[1:]

@@ -15,6 +15,7 @@ from airflow_provider_ducklake.lake.transaction.changes import Truncate
 from tests.interop.compacting import compacted_files, merge_adjacent, rewrite
 from tests.interop.comparison import differences, multiset, tables_of
 from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
+from tests.interop.lakes import by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.both_versions
@@ -219,8 +220,7 @@ BESIDE = {
 def test_what_touches_the_files_meanwhile_is_a_conflict(lake, catalog, kind):
     planned = lake.maintenance.plan_merge("t")
     change = compaction_change(planned.table, compacted_files(lake, planned))
-    with open_lake(catalog, data_inlining_row_limit=10 if kind == "mark" else 0) as reference:
-        reference.sql(BESIDE[kind])
+    by_duckdb(catalog, BESIDE[kind], data_inlining_row_limit=10 if kind == "mark" else 0)
     with pytest.raises(errors.TransactionConflictError, match="t"):
         lake.committer.commit(planned.table.snapshot.id, (change,), CommitInfo())
 
@@ -233,8 +233,7 @@ def test_what_leaves_the_files_alone_is_none(lake, catalog):
         reference.sql("DELETE FROM t WHERE i = 45")
         reference.sql("ALTER TABLE t RENAME s TO text")
     assert lake.committer.commit(planned.table.snapshot.id, (change,), CommitInfo()) is not None
-    with open_lake(catalog) as reference:
-        assert reference.sql("SELECT count(*), count(text), sum(i) FROM t") == [(59, 59, 1725)]
+    assert by_duckdb(catalog, "SELECT count(*), count(text), sum(i) FROM t") == [(59, 59, 1725)]
 
 
 def test_compaction_is_a_snapshot_of_its_own(lake):
@@ -248,8 +247,7 @@ def test_compaction_is_a_snapshot_of_its_own(lake):
 def test_a_file_with_other_rows_than_the_catalog_says_is_refused(lake, catalog):
     planned = lake.maintenance.plan_merge("t")
     file = planned.bins[0].files[0]
-    with open_lake(catalog) as reference:
-        reference.sql(f"COPY (FROM '{file.path}' LIMIT 5) TO '{file.path}' (FIELD_IDS {{i: 1, s: 2}})")
+    by_duckdb(catalog, f"COPY (FROM '{file.path}' LIMIT 5) TO '{file.path}' (FIELD_IDS {{i: 1, s: 2}})")
     with pytest.raises(errors.StorageError, match="5 rows, but the catalog says 20"):
         compacted_files(lake, planned)
 
@@ -282,8 +280,7 @@ ALTERATIONS = ["ADD COLUMN m INT", "RENAME s TO text", "ALTER i TYPE BIGINT", "D
 
 @pytest.mark.parametrize("alteration", ALTERATIONS)
 def test_an_alteration_meanwhile_is_a_conflict_of_rewrites_only(lake, catalog, alteration):
-    with open_lake(catalog, data_inlining_row_limit=0) as reference:
-        reference.sql("DELETE FROM t WHERE i = 5")
+    by_duckdb(catalog, "DELETE FROM t WHERE i = 5", data_inlining_row_limit=0)
     merge, rewriting = (
         lake.maintenance.plan_merge("t"),
         lake.maintenance.plan_rewrite("t", RewriteRule(delete_threshold=0)),
@@ -295,18 +292,15 @@ def test_an_alteration_meanwhile_is_a_conflict_of_rewrites_only(lake, catalog, a
     with pytest.raises(errors.TransactionConflictError, match="t"):
         lake.maintenance.commit_compacted(rewriting.table, rewritten, CommitInfo())
     assert lake.maintenance.commit_compacted(merge.table, merged, CommitInfo()) is not None
-    with open_lake(catalog) as reference:
-        assert reference.sql("SELECT rowid, * FROM t ORDER BY ALL") == before
+    assert by_duckdb(catalog, "SELECT rowid, * FROM t ORDER BY ALL") == before
 
 
 @pytest.mark.parametrize("kind", sorted(set(BESIDE) - {"merge"}))
 def test_what_touches_compacted_files_meanwhile_is_a_conflict(lake, catalog, kind):
-    with open_lake(catalog, data_inlining_row_limit=0) as reference:
-        reference.sql("DELETE FROM t WHERE i = 5")
+    by_duckdb(catalog, "DELETE FROM t WHERE i = 5", data_inlining_row_limit=0)
     planned = lake.maintenance.plan_rewrite("t", RewriteRule(delete_threshold=0))
     files = compacted_files(lake, planned)
-    with open_lake(catalog, data_inlining_row_limit=10 if kind == "mark" else 0) as reference:
-        reference.sql(BESIDE[kind])
+    by_duckdb(catalog, BESIDE[kind], data_inlining_row_limit=10 if kind == "mark" else 0)
     with pytest.raises(errors.TransactionConflictError, match="t"):
         lake.maintenance.commit_compacted(planned.table, files, CommitInfo())
 

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.spark.job.io import read_records, write_reco
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, job_directory
 from airflow_provider_ducklake.lake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.lake.writes.compaction import commit_compacted
+from tests.interop.lakes import by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.both_versions
@@ -46,14 +47,13 @@ def merged_in(lake: Lake, compaction: Compaction, staging_id: str | None = None)
     table = lake.table_snapshot("t")
     plan = plan_write(table, job_directory(table.root, str(uuid.uuid4())))
     for files in compaction.bins:
-        alone = decode(encode(Compaction(compaction.table, (files,)), Compaction), Compaction)
-        compact_bin(CompactionSource(alone, staging_id, table.partition_spec.id), plan)
+        single = decode(encode(Compaction(compaction.table, (files,)), Compaction), Compaction)
+        compact_bin(CompactionSource(single, staging_id, table.partition_spec.id), plan)
     return job_directory(table.root, staging_id)
 
 
 def rows(catalog):
-    with open_lake(catalog) as reference:
-        return reference.sql("SELECT rowid, * FROM t ORDER BY ALL")
+    return by_duckdb(catalog, "SELECT rowid, * FROM t ORDER BY ALL")
 
 
 def test_each_part_is_a_snapshot(lake, sqlite_catalog):
@@ -107,8 +107,7 @@ def test_a_commit_that_nobody_heard_of_is_not_made_again(lake, sqlite_catalog):
 def test_a_table_that_is_gone_is_left_alone(lake, sqlite_catalog):
     table = lake.table_snapshot("t")
     directory = merged_in(lake, lake.maintenance.plan_merge("t"))
-    with open_lake(sqlite_catalog) as reference:
-        reference.sql("DROP TABLE t")
+    by_duckdb(sqlite_catalog, "DROP TABLE t")
 
     assert list(commit_compacted(lake, table, directory, INFO)) == []
     assert read_records(directory) == {}

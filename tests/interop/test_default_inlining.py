@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -16,10 +17,8 @@ def rows(*numbers: int) -> pa.Table:
 
 def test_we_and_duckdb_inline_into_one_table(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("main.t", {"i": "int64", "s": "varchar"})
-        with lake.transaction() as tx:
-            tx.append_arrow("main.t", rows(1, 2))
+        alone(lake).create_table("main.t", {"i": "int64", "s": "varchar"})
+        alone(lake).append_arrow("main.t", rows(1, 2))
         assert not dump_catalog(catalog)["ducklake_data_file"]
 
         with open_lake(catalog) as duck:  # nobody turned inlining off
@@ -49,11 +48,9 @@ def test_duckdb_inserts_small_after_each_alter_of_ours(catalog):
         Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake,
         open_lake(catalog) as duck,
     ):
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int32"})
+        alone(lake).create_table("t", {"i": "int32"})
         duck.sql("INSERT INTO t VALUES (1)")
-        with lake.transaction() as tx:
-            tx.add_column("t", "s", "varchar", "none")
+        alone(lake).add_column("t", "s", "varchar", "none")
         duck.sql("INSERT INTO t VALUES (2, 'two')")
         with lake.transaction() as tx:
             tx.rename_column("t", "s", "word")
@@ -62,8 +59,7 @@ def test_duckdb_inserts_small_after_each_alter_of_ours(catalog):
         with lake.transaction() as tx:
             tx.rename_table("t", "u")
             tx.append_arrow("u", pa.table({"i": pa.array([4], pa.int64()), "word": ["four"]}))
-        with lake.transaction() as tx:
-            tx.drop_column("u", "i")
+        alone(lake).drop_column("u", "i")
         duck.sql("INSERT INTO u VALUES ('five')")
 
         assert duck.sql("SELECT word, rowid FROM u ORDER BY rowid") == [
@@ -90,14 +86,11 @@ def test_a_layout_is_made_where_there_is_none(catalog):
         open_lake(catalog) as duck,
     ):
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "s": "varchar"})
+        alone(lake).create_table("t", {"i": "int64", "s": "varchar"})
         assert not dump_catalog(catalog)["ducklake_inlined_data_tables"]
         lake.set_option("data_inlining_row_limit", 5, table="t")
-        with lake.transaction() as tx:
-            tx.append_arrow("t", rows(1))
-        with lake.transaction() as tx:
-            tx.append_arrow("t", rows(2))
+        alone(lake).append_arrow("t", rows(1))
+        alone(lake).append_arrow("t", rows(2))
         duck.sql("INSERT INTO t VALUES (3, 'row 3')")
 
         assert duck.sql("SELECT i, rowid FROM t ORDER BY i") == [(1, 0), (2, 1), (3, 2)]

@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -29,14 +30,9 @@ INSERTS = [
 def lakes(catalog, reference_catalog):
     """Our lake, with rows that the reference wrote into files and the catalog, and its twin."""
     for one in (catalog, reference_catalog):
-        with (
-            Lake.create(one.sqlalchemy_url, one.data_path, version=one.spec_version) as lake,
-            lake.transaction() as tx,
-        ):
-            tx.create_table("t", COLUMNS)
-        with open_lake(one) as duck:
-            for statement in INSERTS:
-                duck.sql(statement)
+        with Lake.create(one.sqlalchemy_url, one.data_path, version=one.spec_version) as lake:
+            alone(lake).create_table("t", COLUMNS)
+        by_duckdb(one, *INSERTS)
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         yield lake, catalog, reference_catalog
 
@@ -61,10 +57,8 @@ CONDITIONS = [
 def test_a_condition_that_names_no_column_deletes_rows_in_the_catalog_too(lakes):
     lake, ours, _ = lakes
     for condition, left in (("false", 61), ("true", 0)):
-        with lake.transaction() as tx:
-            assert tx.delete_rows("t", condition) == 61 - left
-        with open_lake(ours) as duck:
-            assert duck.sql("SELECT count(*) FROM t") == [(left,)]
+        assert alone(lake).delete_rows("t", condition) == 61 - left
+        assert by_duckdb(ours, "SELECT count(*) FROM t") == [(left,)]
 
 
 def test_rows_deleted_by_conditions_are_the_references(lakes):
@@ -89,8 +83,7 @@ def test_rows_deleted_by_conditions_are_the_references(lakes):
 @pytest.mark.drawn(one_in=1)
 def test_rows_are_deleted_in_every_catalog_and_others_added_beside(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"}, ["bucket(2, i)"])
+        alone(lake).create_table("t", {"i": "int64"}, ["bucket(2, i)"])
         lake.append_arrow("t", numbers(range(100)))
         lake.append_arrow("t", numbers(range(100, 105)))
 
@@ -117,8 +110,7 @@ def lake(sqlite_catalog):
         sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version=sqlite_catalog.spec_version
     ) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
         for first in (0, 100):
             lake.append_arrow("t", numbers(range(first, first + 100)))
         yield lake
@@ -142,8 +134,7 @@ def test_catalogs_equal_the_references(sqlite_catalog, new_catalog, lake):
 def test_only_files_that_may_hold_such_rows_are_read_and_counted(lake):
     size = lake.table_snapshot("t", with_files=True).files[0].file_size_bytes
 
-    with lake.transaction() as tx:
-        assert tx.delete_rows("t", "i = 7", max_bytes=size) == 1
+    assert alone(lake).delete_rows("t", "i = 7", max_bytes=size) == 1
     with (
         pytest.raises(errors.InvalidInputError, match="DuckLakeSparkDeleteOperator"),
         lake.transaction() as tx,
@@ -234,7 +225,6 @@ def test_nan_is_greater_than_any_number(lake):
         tx.create_table("x", {"x": "float64"})
         tx.append_arrow("x", pa.table({"x": [1.0, math.nan, None]}))
 
-    with lake.transaction() as tx:
-        assert tx.delete_rows("x", "x > 1") == 1
+    assert alone(lake).delete_rows("x", "x > 1") == 1
 
     assert lake.read_arrow("x")["x"].to_pylist() == [1.0, None]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.duckdb_lake import open_lake
+from tests.interop.lakes import by_duckdb
 
 DOCS = Path(__file__).parents[2] / "docs"
 LEFT = {
@@ -30,5 +30,4 @@ def test_the_examples_run_and_print_what_they_say(page, tmp_path, capsys):
     for promise in filter(None, (first or second for first, second in promised)):
         assert promise in printed
     query, row = LEFT[page]
-    with open_lake(f"ducklake:sqlite:{tmp_path}/lake.sqlite") as lake:
-        assert lake.sql(query) == [row]
+    assert by_duckdb(f"ducklake:sqlite:{tmp_path}/lake.sqlite", query) == [row]

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone
 
 NOTHING = timedelta(0)
 DRY_RUNS: dict[str, Callable[[Lake], object]] = {
@@ -26,12 +27,10 @@ DRY_RUNS: dict[str, Callable[[Lake], object]] = {
 def test_no_dry_run_waits_for_the_commit_lock(new_catalog, kind):
     catalog = new_catalog(kind)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as transaction:
-            transaction.create_table("t", {"id": "int64"})
+        alone(lake).create_table("t", {"id": "int64"})
         for number in range(2):
             lake.append_arrow("t", pa.table({"id": pa.array([number], pa.int64())}))
-        with lake.transaction() as transaction:
-            transaction.delete_rows("t", "id = 0")
+        alone(lake).delete_rows("t", "id = 0")
         with (
             Lake.connect(catalog.sqlalchemy_url) as other,
             ThreadPoolExecutor() as pool,

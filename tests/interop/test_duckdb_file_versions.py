@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.database.connect import duckdb_engine, parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CatalogUnavailableError
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -156,16 +157,12 @@ def test_each_duckdb_works_on_the_files_that_others_made(run, size, tmp_path):
 
 
 def make_ours(folder: Path) -> None:
-    with (
-        Lake.create(f"duckdb:///{folder}/lake.duckdb", f"{folder}/files/") as lake,
-        lake.transaction() as tx,
-    ):
+    with Lake.create(f"duckdb:///{folder}/lake.duckdb", f"{folder}/files/") as lake, lake.transaction() as tx:
         tx.create_table("t", {"who": "varchar"})
 
 
 def make_references(folder: Path) -> None:
-    with open_lake(f"ducklake:{folder}/lake.duckdb", f"{folder}/files/") as reference:
-        reference.sql("CREATE TABLE t (who VARCHAR)")
+    by_duckdb(f"ducklake:{folder}/lake.duckdb", "CREATE TABLE t (who VARCHAR)", data_path=f"{folder}/files/")
 
 
 @pytest.mark.parametrize(
@@ -183,8 +180,7 @@ def test_a_newer_duckdb_leaves_the_storage_version_as_it_is(run, make, storage, 
     assert storage_version(file) == storage
     with Lake.connect(f"duckdb:///{file}") as lake:
         assert (lake.version.value, lake.read_arrow("t")["who"].to_pylist()) == ("1.1", [NEWEST])
-    with open_lake(f"ducklake:{backup}") as reference:
-        assert reference.sql("FROM t") == [(NEWEST,)]
+    assert by_duckdb(f"ducklake:{backup}", "FROM t") == [(NEWEST,)]
 
 
 @pytest.mark.parametrize("script", [COPY, RAISE], ids=["made", "changed"])

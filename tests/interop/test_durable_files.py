@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.files import DataFile
 from airflow_provider_ducklake.lake.storage.files.filesystem import write_bytes
+from tests.interop.lakes import alone
 from tests.interop.synced import before_commit, needed, recorded
 
 ROWS = pa.table({"i": pa.array(range(100), pa.int64()), "p": ["a"] * 50 + ["b"] * 50})
@@ -24,8 +25,7 @@ def lake(sqlite_catalog):
 
 
 def make(lake: Lake) -> None:
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int64", "p": "varchar"}, partition_by=["p"])
+    alone(lake).create_table("t", {"i": "int64", "p": "varchar"}, partition_by=["p"])
 
 
 def files(lake: Lake) -> list[str]:
@@ -43,8 +43,7 @@ def test_files_that_we_write_and_all_new_directories_above_them(lake, sqlite_cat
 
 
 def test_a_directory_above_is_synced_again_only_when_a_name_in_it_changed(lake, monkeypatch):
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int64", "p": "varchar"})
+    alone(lake).create_table("t", {"i": "int64", "p": "varchar"})
     lake.append_arrow("t", ROWS)
     schema = Path(files(lake)[0]).parent.parent
     aged(schema)
@@ -68,8 +67,7 @@ def aged(directory: Path) -> None:
 
 
 def test_a_file_that_somebody_else_wrote(lake, tmp_path, monkeypatch):
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int64", "p": "varchar"})
+    alone(lake).create_table("t", {"i": "int64", "p": "varchar"})
     theirs = tmp_path / "theirs.parquet"
     pq.write_table(ROWS, theirs)
 

@@ -24,6 +24,7 @@ from airflow_provider_ducklake.lake.storage.parquet.modules import (
     read_struct,
     write_struct,
 )
+from tests.interop.lakes import alone
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -140,8 +141,7 @@ def test_what_the_reference_wrote_is_read_at_every_snapshot(catalog):
 def lying(sqlite_catalog) -> CatalogDatabase:
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", COLUMNS)
+        alone(lake).create_table("t", COLUMNS)
         lake.append_arrow("t", rows())
     return sqlite_catalog
 
@@ -151,11 +151,9 @@ def lying(sqlite_catalog) -> CatalogDatabase:
 def test_what_we_write_the_reference_reads_and_changes(catalog, key_bytes):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, encrypted=True, key_bytes=key_bytes) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", COLUMNS)
+        alone(lake).create_table("t", COLUMNS)
         lake.append_arrow("t", rows())
-        with lake.transaction() as tx:
-            tx.delete_rows("t", "id BETWEEN 1000 AND 1100 OR id = 4")
+        alone(lake).delete_rows("t", "id BETWEEN 1000 AND 1100 OR id = 4")
         lake.append_arrow("t", rows(ROWS))
     check_sealed(catalog)
     check_equal(catalog)
@@ -222,16 +220,14 @@ def test_new_keys_are_as_long_as_those_of_the_lake(sqlite_catalog):
 
 def test_what_leaves_the_catalog_or_comes_back_is_encrypted(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, encrypted=True) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", COLUMNS)
+        alone(lake).create_table("t", COLUMNS)
         lake.append_arrow("t", rows(0, 5))
         lake.flush_inlined_data()
         check_sealed(catalog)
         lake.set_option("data_inlining_row_limit", 0)
         lake.append_arrow("t", rows(5, 200))
         then = lake.current_snapshot().id
-        with lake.transaction() as tx:
-            tx.delete_rows("t", "id BETWEEN 50 AND 60")
+        alone(lake).delete_rows("t", "id BETWEEN 50 AND 60")
         before = lake.read_arrow("t", at=then).sort_by("id").to_pylist()
 
         lake.restore("t", at=then)

@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.interop.corpus import FILES_ONLY, FLUSH
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 CUT = Path(__file__).parents[1] / "golden" / "parquet_mr" / "text_cut.parquet"
@@ -96,9 +97,7 @@ def test_what_hides_the_bounds(catalog):
 
 
 def test_a_table_without_rows_has_bounds_without_values(catalog):
-    with open_lake(catalog) as reference:
-        reference.sql("CREATE TABLE t (i INT)")
-        reference.sql("INSERT INTO t VALUES (NULL)")
+    by_duckdb(catalog, "CREATE TABLE t (i INT)", "INSERT INTO t VALUES (NULL)")
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         for at in (1, 2):
             found = lake.column_bounds("t", "i", at)
@@ -114,8 +113,7 @@ def test_bounds_that_another_writer_may_have_cut_are_no_answer_and_lose_no_row(s
         reference.sql("CREATE TABLE p (c VARCHAR)")
         reference.sql("ALTER TABLE p SET PARTITIONED BY (c)")
         with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-            with lake.transaction() as transaction:
-                transaction.add_data_files("t", [str(path)])
+            alone(lake).add_data_files("t", [str(path)])
             assert lake.column_bounds("t", "c") is None
             for where in ("c = 'abcxyz'", "c >= 'abcxyz' AND c < 'abd'", "c > 'abcz'"):
                 found = lake.read_arrow("t", filter=where).num_rows

@@ -13,6 +13,7 @@ from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_typ
 from airflow_provider_ducklake.lake.planning.reading.pruning import TextBounds, covers
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.interop.compacting import rewrite
+from tests.interop.lakes import alone
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -53,8 +54,7 @@ def test_a_file_says_what_duckdb_2_0_says(sqlite_catalog, tmp_path, type_, low, 
         rows = core.arrow(query)
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", {"x": _ducklake_type(type_)})
+        alone(lake).create_table("t", {"x": _ducklake_type(type_)})
         lake.append_arrow("t", _plain(rows, type_))
         assert lake.verify() == []
 
@@ -81,8 +81,7 @@ def _plain(rows: pa.Table, type_: str) -> pa.Table:
 @pytest.mark.parametrize("first", [256, 300])
 def test_of_two_equal_bounds_the_cut_one_counts(lake, catalog, first):
     """Cut to 256 bytes they are one text, of which only one file has the value."""
-    with lake.transaction() as tx:
-        tx.create_table("t", {"s": "varchar"})
+    alone(lake).create_table("t", {"s": "varchar"})
     for length in (first, 556 - first):
         lake.append_arrow("t", pa.table({"s": ["a" * length]}))
 
@@ -120,13 +119,11 @@ def test_no_bound_that_is_not_exact_is_an_answer(lake, catalog):
 
 
 def test_ended_types_leave_no_flags_behind(lake, catalog):
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int32", "f": "float32"})
+    alone(lake).create_table("t", {"i": "int32", "f": "float32"})
     lake.append_arrow(
         "t", pa.table({"i": pa.array([1, 2], pa.int32()), "f": pa.array([0.1, 2], pa.float32())})
     )
-    with lake.transaction() as tx:
-        tx.set_column_type("t", "f", "float64")
+    alone(lake).set_column_type("t", "f", "float64")
 
     rows = {row["column_id"]: row for row in dump_catalog(catalog)["ducklake_file_column_stats"]}
     assert [rows[2][name] for name in ("min_value", "max_value", "min_is_exact", "max_is_exact")] == [
@@ -138,8 +135,7 @@ def test_ended_types_leave_no_flags_behind(lake, catalog):
 
 def test_the_catalog_knows_how_many_row_groups_a_file_has(lake, catalog):
     lake.set_option("parquet_row_group_size", 4)
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int32"})
+    alone(lake).create_table("t", {"i": "int32"})
     lake.append_arrow("t", pa.table({"i": pa.array(range(10), pa.int32())}))
 
     assert [row["row_group_count"] for row in dump_catalog(catalog)["ducklake_data_file"]] == [3]
@@ -147,8 +143,7 @@ def test_the_catalog_knows_how_many_row_groups_a_file_has(lake, catalog):
 
 def test_a_1_0_lake_has_none_of_it(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int32"})
+        alone(lake).create_table("t", {"i": "int32"})
         lake.append_arrow("t", pa.table({"i": pa.array(range(100), pa.int32())}))
 
     (row,) = dump_catalog(sqlite_catalog)["ducklake_file_column_stats"]
@@ -156,8 +151,7 @@ def test_a_1_0_lake_has_none_of_it(sqlite_catalog):
 
 
 def test_flags_without_a_bound_are_found_and_mended(lake, catalog):
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int32"})
+    alone(lake).create_table("t", {"i": "int32"})
     lake.append_arrow("t", pa.table({"i": pa.array([1, 2], pa.int32())}))
     with create_engine(catalog.sqlalchemy_url, poolclass=NullPool).begin() as connection:
         for table in ("file", "table"):

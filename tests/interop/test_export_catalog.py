@@ -19,6 +19,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.tags import ExportFormat, ExportResult
 from airflow_provider_ducklake.lake.storage.moving import restored
 from tests.interop.frozen import HISTORY, all_rows, attached, columns_of, rows_at
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -32,9 +33,7 @@ NOW = timedelta(0)
 def write_history(catalog: CatalogDatabase, history: tuple[str, ...] = HISTORY) -> None:
     external = Path(catalog.data_path).parent / "external.parquet"
     pq.write_table(pa.table({"i": pa.array(range(12), pa.int32())}), external)
-    with open_lake(catalog) as reference:
-        for statement in history:
-            reference.sql(statement.replace("{external}", str(external)))
+    by_duckdb(catalog, *(statement.replace("{external}", str(external)) for statement in history))
 
 
 def url_of(result: ExportResult) -> str:
@@ -133,12 +132,10 @@ def test_a_lake_of_ours_is_frozen_from_every_catalog(catalog, format_, tmp_path)
             tx.comment_on_table("s.t", "ours")
         lake.append_arrow("s.t", pa.table({"i": [1, 2], "v": ["a", "b"], "l": [[1, None], None]}, SCHEMA))
         lake.append_arrow("s.t", pa.table({"i": range(50), "v": ["c"] * 50, "l": [[]] * 50}, SCHEMA))
-        with lake.transaction() as tx:
-            tx.delete_rows("s.t", "i IN (2, 40)")
+        alone(lake).delete_rows("s.t", "i IN (2, 40)")
         lake.tag("kept")
         rows = lake.read_arrow("s.t").sort_by("i")
-        with lake.transaction() as tx:
-            tx.drop_table("s.t")
+        alone(lake).drop_table("s.t")
 
         result = lake.export_catalog(f"{tmp_path}/x.{SUFFIX[format_]}", "tag:kept", copy_files=True)
         lake.untag("kept")
@@ -222,10 +219,7 @@ def test_a_frozen_lake_is_read_over_http(sqlite_catalog, format_, tmp_path):
         at = lake.current_snapshot().id
         name = f"q3.{SUFFIX[format_]}"
         result = lake.export_catalog(
-            f"{folder}/{name}",
-            copy_files=True,
-            files_path=f"{folder}/files",
-            data_path=f"{url}files/",
+            f"{folder}/{name}", copy_files=True, files_path=f"{folder}/files", data_path=f"{url}files/"
         )
         tables = lake.tables()
         with open_lake(sqlite_catalog) as reference:
@@ -249,8 +243,7 @@ def test_a_frozen_lake_in_a_bucket_is_read_from_there(sqlite_catalog, monkeypatc
             f"ENDPOINT '{endpoint.removeprefix('http://')}')"
         )
         with Lake.create(sqlite_catalog.sqlalchemy_url, "s3://frozen/lake/", storage_options=options) as lake:
-            with lake.transaction() as tx:
-                tx.create_table("t", {"i": "int64"})
+            alone(lake).create_table("t", {"i": "int64"})
             lake.append_arrow("t", pa.table({"i": range(100)}))
             lake.append_arrow("t", pa.table({"i": [1000]}))
 
@@ -295,8 +288,7 @@ def test_inlined_types_that_a_duckdb_file_lacks_are_exported_once_they_are_flush
         type_, pa.StructArray.from_arrays([moments], ["a"])
     )
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "x": type_})
+        alone(lake).create_table("t", {"i": "int64", "x": type_})
         lake.export_catalog(f"{tmp_path}/empty.ducklake")
         if values is not None:
             lake.append_arrow("t", pa.table({"i": pa.array([1], pa.int64()), "x": values}))
@@ -339,13 +331,11 @@ def test_lakes_that_share_a_folder_for_copies_keep_their_files(new_catalog, tmp_
     for number in range(2):
         catalog = new_catalog("sqlite")
         with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-            with lake.transaction() as tx:
-                tx.create_table("t", {"i": "int64"})
+            alone(lake).create_table("t", {"i": "int64"})
             added = Path(catalog.data_path, "main", "t", "a.parquet")
             added.parent.mkdir(parents=True)
             pq.write_table(pa.table({"i": [number]}), added)
-            with lake.transaction() as tx:
-                tx.add_data_files("t", [str(added)])
+            alone(lake).add_data_files("t", [str(added)])
             path = f"{tmp_path}/{number}.ducklake"
             exported.append(lake.export_catalog(path, copy_files=True, files_path=f"{tmp_path}/files"))
     for number, result in enumerate(exported):
@@ -383,8 +373,7 @@ def test_files_in_hive_folders_and_deletion_vectors_are_copied(sqlite_catalog, t
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64", "k": "int32"})
             tx.add_data_files("t", [str(file)], hive_partitioning=True)
-        with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
-            reference.sql("DELETE FROM t WHERE i % 2 = 0")
+        by_duckdb(sqlite_catalog, "DELETE FROM t WHERE i % 2 = 0", data_inlining_row_limit=0)
         (live,) = lake.table_snapshot("t", with_files=True).files
         assert live.delete_file.format == "puffin"
         result = lake.export_catalog(f"{tmp_path}/x.ducklake", copy_files=True)
@@ -505,8 +494,7 @@ def test_the_catalog_of_the_lake_is_not_replaced(new_catalog, tmp_path, kind, na
     file = Path(catalog.location)
     path = {"itself": file, "link": tmp_path / "link"}[name]
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
         if name == "link":
             path.symlink_to(file)
         with pytest.raises(errors.InvalidInputError, match="is the catalog of this lake"):
@@ -575,8 +563,7 @@ def test_only_files_of_a_lake_are_copied_and_only_into_the_folder(sqlite_catalog
     secret.write_text("[core]\nfernet_key = secret")
     elsewhere.mkdir()
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
         lake.append_arrow("t", pa.table({"i": pa.array(range(100), pa.int64())}))
     (data,) = Path(sqlite_catalog.data_path).rglob("*.parquet")
     path = tmp_path / "share" / "frozen.sqlite"

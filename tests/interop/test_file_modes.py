@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import by_duckdb
 from tests.interop.test_encrypted_lakes import keys
-from tests.reference.duckdb_lake import open_lake
 
 ROWS = pa.table({"i": pa.array(range(100), pa.int64())})
 
@@ -37,8 +37,7 @@ def test_an_encrypted_lake_begins_with_a_catalog_for_its_owner_alone(catalog):
 
     assert mode(catalog.location) == 0o600
     assert len(keys(catalog)) == 1
-    with open_lake(catalog, encrypted=True) as reference:
-        assert reference.sql("SELECT count(*) FROM t") == [(100,)]
+    assert by_duckdb(catalog, "SELECT count(*) FROM t", encrypted=True) == [(100,)]
 
 
 def test_the_mode_of_a_catalog_that_was_there_is_left_alone(catalog):
@@ -61,10 +60,7 @@ def test_the_backup_of_a_migration_is_for_those_who_may_read_the_catalog(catalog
     assert not [one for one in Path(backup).parent.iterdir() if one.name.startswith(".")]
 
 
-@pytest.mark.parametrize(
-    ("encrypted", "chosen", "expected"),
-    [(True, 0o644, 0o400), (False, 0o640, 0o440)],
-)
+@pytest.mark.parametrize(("encrypted", "chosen", "expected"), [(True, 0o644, 0o400), (False, 0o640, 0o440)])
 def test_a_frozen_catalog_is_for_those_who_may_read_the_catalog(
     catalog, encrypted, chosen, expected, tmp_path
 ):

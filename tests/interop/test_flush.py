@@ -23,6 +23,7 @@ from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.transaction.changes import InlineDeletes
 from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
 from tests.interop.flushing import assert_flushed_without_a_trace, feeds, seen_by_the_reference
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CATALOG_KINDS, USUAL_KINDS
 from tests.reference.duckdb_lake import open_lake
@@ -196,17 +197,14 @@ def test_the_catalog_is_what_the_reference_makes_of_it(kind, new_catalog, size, 
 
 def assert_flushed_as_by_the_reference(name, catalog, reference_catalog):
     for one in (catalog, reference_catalog):
-        with open_lake(one) as reference:
-            for statement in DIFFERENTIAL[name]:
-                reference.sql(statement)
+        by_duckdb(one, *DIFFERENTIAL[name])
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         before = feeds(lake)
         lake.flush_inlined_data()
         assert lake.verify() == []
         assert feeds(lake) == before
         assert lake.table_changes("t", lake.snapshots()[-2].id, ("data",)) is None
-    with open_lake(reference_catalog) as reference:
-        reference.sql(FLUSH)
+    by_duckdb(reference_catalog, FLUSH)
 
     assert_catalogs_equal(dump_catalog(catalog), dump_catalog(reference_catalog), IGNORED)
 
@@ -214,16 +212,13 @@ def assert_flushed_as_by_the_reference(name, catalog, reference_catalog):
 def test_a_file_ends_with_its_last_row_which_the_reference_leaves_in_the_newest_snapshot(new_catalog):
     catalog, reference_catalog = new_catalog("sqlite", "1.0"), new_catalog("sqlite", "1.0")
     for one in (catalog, reference_catalog):
-        with open_lake(one) as reference:
-            for statement in (TABLE, "INSERT INTO t VALUES (1, 'a'), (2, 'b')", "DELETE FROM t"):
-                reference.sql(statement)
+        by_duckdb(one, TABLE, "INSERT INTO t VALUES (1, 'a'), (2, 'b')", "DELETE FROM t")
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         before = feeds(lake)
         lake.flush_inlined_data()
         assert feeds(lake) == before
         assert lake.verify() == []
-    with open_lake(reference_catalog) as reference:
-        reference.sql(FLUSH)
+    by_duckdb(reference_catalog, FLUSH)
 
     def lives(of, kind):
         rows = dump_catalog(of)[f"ducklake_{kind}"]
@@ -237,9 +232,7 @@ def test_a_file_ends_with_its_last_row_which_the_reference_leaves_in_the_newest_
 
 def test_each_version_of_a_row_ends_by_its_own_snapshot(sqlite_catalog):
     """The reference's own feed confuses them where one file has both, whoever flushed."""
-    with open_lake(sqlite_catalog) as reference:
-        for statement in DIFFERENTIAL["updated twice"]:
-            reference.sql(statement)
+    by_duckdb(sqlite_catalog, *DIFFERENTIAL["updated twice"])
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         lake.flush_inlined_data("t")
         (file,) = lake.table_snapshot("t", with_files=True).files
@@ -255,11 +248,9 @@ def test_each_version_of_a_row_ends_by_its_own_snapshot(sqlite_catalog):
 
 
 def test_the_reference_merges_sorted_rows_without_numbering_them_anew(sqlite_catalog):
-    with open_lake(sqlite_catalog) as reference:
-        reference.sql(f"{TABLE}; ALTER TABLE t SET SORTED BY (i)")
+    by_duckdb(sqlite_catalog, f"{TABLE}; ALTER TABLE t SET SORTED BY (i)")
     for number in (3, 1, 2):
-        with open_lake(sqlite_catalog) as reference:
-            reference.sql(f"INSERT INTO t VALUES ({number}, 'a')")
+        by_duckdb(sqlite_catalog, f"INSERT INTO t VALUES ({number}, 'a')")
         with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
             lake.flush_inlined_data("t")
     with open_lake(sqlite_catalog) as reference:
@@ -284,9 +275,7 @@ def catalog(sqlite_catalog):
 @pytest.fixture
 def lake(catalog):
     """Make a lake with rows in the catalog, some of them ended, and deletes of rows in a file."""
-    with open_lake(catalog) as reference:
-        for statement in FILLED:
-            reference.sql(statement)
+    by_duckdb(catalog, *FILLED)
     with Lake.connect(catalog.sqlalchemy_url) as found:
         yield found
 
@@ -334,8 +323,7 @@ def test_tables_of_a_schema_become_one_snapshot(lake, catalog):
 
 
 def test_a_table_that_cannot_be_written_does_not_keep_the_others(lake, catalog):
-    with open_lake(catalog) as reference:
-        reference.sql("CREATE TABLE bad (i INT); INSERT INTO bad VALUES (1)")
+    by_duckdb(catalog, "CREATE TABLE bad (i INT); INSERT INTO bad VALUES (1)")
     directory = Path(catalog.data_path) / "main" / "bad"
     directory.rmdir()
     directory.write_text("in its way")
@@ -379,8 +367,7 @@ def flushing_beside(lake, catalog, statement, times=1):
 
     def commit(change_sets, job_ids):
         if left:
-            with open_lake(catalog) as reference:
-                reference.sql(left.pop())
+            by_duckdb(catalog, left.pop())
         return lake.committer.commit_change_sets(change_sets, CommitInfo(), job_ids=job_ids)
 
     return Flush(lake.opened.catalog, lake.locate, FlushRule(QualifiedName.of(("main", "t"))), commit)
@@ -397,20 +384,17 @@ def test_what_others_do_meanwhile_is_neither_lost_nor_doubled(kind, new_catalog,
 
 
 def assert_flushed_beside(name, catalog, other):
-    with open_lake(other) as alone:  # the same, with nobody flushing
+    with open_lake(other) as undisturbed:  # the same, with nobody flushing
         for statement in (*FILLED, BESIDE[name]):
-            alone.sql(statement)
-        expected = alone.sql("SELECT rowid, * FROM t ORDER BY ALL")
-    with open_lake(catalog) as reference:
-        for statement in FILLED:
-            reference.sql(statement)
+            undisturbed.sql(statement)
+        expected = undisturbed.sql("SELECT rowid, * FROM t ORDER BY ALL")
+    by_duckdb(catalog, *FILLED)
 
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         flushing_beside(lake, catalog, BESIDE[name]).run()
 
         assert_nothing_is_left_over(lake, catalog)
-    with open_lake(catalog) as reference:
-        assert reference.sql("SELECT rowid, * FROM t ORDER BY ALL") == expected
+    assert by_duckdb(catalog, "SELECT rowid, * FROM t ORDER BY ALL") == expected
 
 
 def assert_nothing_is_left_over(lake, catalog):
@@ -465,8 +449,7 @@ class Slow(Flush):
 )
 def test_a_table_that_is_flushed_or_dropped_between_two_looks_keeps_no_other(lake, catalog, statement):
     def act():
-        with open_lake(catalog) as reference:
-            reference.sql(statement)
+        by_duckdb(catalog, statement)
 
     def commit(change_sets, job_ids):
         return lake.committer.commit_change_sets(change_sets, CommitInfo(), job_ids=job_ids)
@@ -492,9 +475,7 @@ def test_a_table_that_is_flushed_or_dropped_between_two_looks_keeps_no_other(lak
 )
 @pytest.mark.only_1_0("another client reads the lake at the end, which cannot be read")
 def test_a_cell_that_is_no_value_is_named_by_its_column(sqlite_catalog, type_, cell):
-    with open_lake(sqlite_catalog) as reference:
-        reference.sql(f"CREATE TABLE odd (x {type_})")
-        reference.sql("INSERT INTO odd VALUES (NULL)")
+    by_duckdb(sqlite_catalog, f"CREATE TABLE odd (x {type_})", "INSERT INTO odd VALUES (NULL)")
     with closing(sqlite3.connect(sqlite_catalog.location)) as connection, connection:
         (name,) = connection.execute("SELECT table_name FROM ducklake_inlined_data_tables").fetchone()
         connection.execute(f'UPDATE "{name}" SET x = ?', [cell])
@@ -533,9 +514,7 @@ def _has_days(connection, name):
 
 
 def test_a_limit_of_no_bytes_makes_no_file_of_each_row(lake, catalog):
-    with open_lake(catalog) as reference:
-        reference.sql(INLINED)
-        reference.sql("INSERT INTO t SELECT x, 'm' FROM range(400, 450) r(x)")
+    by_duckdb(catalog, INLINED, "INSERT INTO t SELECT x, 'm' FROM range(400, 450) r(x)")
     lake.set_option("target_file_size", "0")
 
     (done,) = lake.flush_inlined_data("t")
@@ -559,8 +538,7 @@ def test_files_that_a_clean_up_gave_up_are_not_committed_and_a_retry_flushes(lak
 
 
 def test_it_gives_up_where_rows_are_deleted_again_and_again(lake, catalog):
-    with open_lake(catalog) as reference:
-        reference.sql("INSERT INTO t SELECT x, 'm' FROM range(300, 309) r(x); INSERT INTO t SELECT 309, 'm'")
+    by_duckdb(catalog, "INSERT INTO t SELECT x, 'm' FROM range(300, 309) r(x); INSERT INTO t SELECT 309, 'm'")
     deletes = "DELETE FROM t WHERE i = (SELECT max(i) FROM t)"
     flush = flushing_beside(lake, catalog, deletes, times=10)
 
@@ -603,18 +581,16 @@ def test_files_are_as_large_as_the_option_says(lake, catalog):
     assert done.data_files > 3
     assert done.delete_files == done.data_files + 1
     assert lake.verify() == []
-    with open_lake(catalog) as reference:
-        assert reference.sql("SELECT count(*), sum(i) FROM t WHERE i >= 400") == [
-            (100, sum(one for one in range(400, 550) if one % 3 or one == 400))
-        ]
+    assert by_duckdb(catalog, "SELECT count(*), sum(i) FROM t WHERE i >= 400") == [
+        (100, sum(one for one in range(400, 550) if one % 3 or one == 400))
+    ]
 
 
 @pytest.mark.parametrize("kind", CATALOG_KINDS)
 def test_marks_are_flushed_in_every_database(kind, new_catalog):
     catalog = new_catalog(kind)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
         lake.append_arrow("t", pa.table({"i": list(range(40))}))
         table = lake.table_snapshot("t", with_files=True)
         (file,) = table.files
@@ -644,8 +620,7 @@ def test_rows_that_cannot_be_read_there_are_refused(mariadb_catalog):
 
 
 def test_rows_of_types_that_we_do_not_write_stay(lake, catalog):
-    with open_lake(catalog) as reference:
-        reference.sql("CREATE TABLE v AS SELECT TIME_NS '12:30:00.123456789' AS i")
+    by_duckdb(catalog, "CREATE TABLE v AS SELECT TIME_NS '12:30:00.123456789' AS i")
 
     assert [one.table.name for one in lake.flush_inlined_data()] == ["t"]
     with pytest.raises(errors.UnsupportedFeatureError, match="column i has type time_ns"):

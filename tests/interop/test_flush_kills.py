@@ -15,8 +15,8 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.concurrency.faulty_writer import Job, Report
 from tests.concurrency.test_fault_injection import FAULTS, FaultyWriter, kept, roll_back_what_was_killed
 from tests.interop.flushing import Seen, feeds, seen_by_the_reference
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
 
 pytestmark = [pytest.mark.kills, pytest.mark.both_versions]
 
@@ -40,9 +40,7 @@ def process() -> Iterator[FaultyWriter]:
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_flush_that_fails_anywhere_is_finished_by_the_next(kind, process, new_catalog, seed, size):
     catalog, draw = new_catalog(kind), random.Random(f"{seed} {kind} flush")
-    with open_lake(catalog) as reference:
-        for statement in HISTORY:
-            reference.sql(statement)
+    by_duckdb(catalog, *HISTORY)
     rows = seen_by_the_reference(catalog)
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         changes = feeds(lake)
@@ -80,9 +78,7 @@ def chosen(points: list[str], draw: random.Random, size: str) -> list[int]:
 
 def test_an_interruption_after_the_commit_leaves_the_files_that_the_lake_names(sqlite_catalog, monkeypatch):
     """A time-out of the task is raised by a signal, at any place."""
-    with open_lake(sqlite_catalog) as reference:
-        for statement in HISTORY:
-            reference.sql(statement)
+    by_duckdb(sqlite_catalog, *HISTORY)
     rows = seen_by_the_reference(sqlite_catalog)
     commit = Committer.commit_change_sets
 

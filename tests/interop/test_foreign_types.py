@@ -12,6 +12,7 @@ from airflow_provider_ducklake.lake.storage.parquet.modules import ModuleKind, T
 from tests.interop.added_types import ADDED_BY_DUCKDB, FILES, NOT_ADDED_BY_DUCKDB, REFUSED, TAKEN, of
 from tests.interop.comparison import multiset
 from tests.interop.footers import BYTE_ARRAY, INT32, OPTIONAL, element, parquet, with_schema
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 ADD = "CALL ducklake_add_data_files('lake', 't', '{}')"
@@ -38,8 +39,7 @@ def written(tmp_path):
 
 
 def make(catalog, sql):
-    with open_lake(catalog) as duck:
-        duck.sql(f"CREATE TABLE t (a {sql})")
+    by_duckdb(catalog, f"CREATE TABLE t (a {sql})")
 
 
 def add(catalog, path):
@@ -66,8 +66,7 @@ def test_what_duckdb_reads_is_taken_and_read_alike(new_catalog, written, name, s
     with Lake.connect(ours.sqlalchemy_url) as lake:
         assert multiset(lake.read_arrow("t")) == expected
         assert lake.verify() == []
-        with lake.transaction() as tx:
-            tx.delete_rows("t", "a IS NULL")
+        alone(lake).delete_rows("t", "a IS NULL")
         left = multiset(lake.read_arrow("t"))
     with open_lake(ours) as duck:
         assert multiset(duck.arrow("FROM t")) == left

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import OUTAGES, CatalogError, StorageError
 from airflow_provider_ducklake.lake.storage.deletes.vectors import positions
+from tests.interop.lakes import alone
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 
 ROWS = pa.table({"id": pa.array(range(50), pa.int64())})
@@ -38,8 +39,7 @@ def forged(tmp_path) -> CatalogDatabase:
     catalog = file_catalog("sqlite", tmp_path)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("main.t", {"id": "int64"})
+        alone(lake).create_table("main.t", {"id": "int64"})
         lake.append_arrow("main.t", ROWS)
     data = vector(runs(CONTAINERS))
     Path(catalog.data_path, "main", "t", "d.puffin").write_bytes(data)
@@ -90,8 +90,7 @@ def test_containers_of_one_number_are_few_arrays():
 def test_sizes_whose_sum_is_beyond_64_bits_are_no_outage(sqlite_catalog, report):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("main.t", {"id": "int64"})
+        alone(lake).create_table("main.t", {"id": "int64"})
         for _ in range(2):
             lake.append_arrow("main.t", ROWS)
         with closing(sqlite3.connect(sqlite_catalog.location)) as database, database:
@@ -106,8 +105,7 @@ def test_a_number_that_grows_beyond_64_bits_is_no_refusal_that_a_later_try_may_p
     most = 2**63 - 1
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("main.t", {"id": "int64"})
+        alone(lake).create_table("main.t", {"id": "int64"})
         lake.append_arrow("main.t", ROWS)
         engine = create_engine(parse_url(catalog.sqlalchemy_url))
         with engine.begin() as connection:

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError
+from tests.interop.lakes import alone
 from tests.interop.odd import Verb
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 
@@ -73,8 +74,7 @@ def catalog(tmp_path_factory) -> CatalogDatabase:
         lake.tag("q3")
         lake.append_arrow("main.old", ROWS.select(["id"]))
         lake.append_arrow("main.old", ROWS.select(["id"]).slice(0, 1))
-        with lake.transaction() as tx:
-            tx.drop_table("main.old")
+        alone(lake).drop_table("main.old")
     return catalog
 
 

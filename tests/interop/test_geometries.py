@@ -12,6 +12,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.format.types.geometry import GeometryStats
 from airflow_provider_ducklake.lake.storage.nested_values.geometries import check_geometries, first_invalid
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 STATS = "SELECT extra_stats FROM __ducklake_metadata_lake.ducklake_{}_column_stats WHERE column_id = 2"
@@ -41,8 +42,7 @@ def rows(*points: tuple[float, float] | None, start: int = 0) -> pa.Table:
 @pytest.fixture
 def lake(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int64", "g": "geometry"})
+        alone(lake).create_table("t", {"id": "int64", "g": "geometry"})
         yield lake
 
 
@@ -52,8 +52,7 @@ def test_a_history_of_both_clients_keeps_rows_and_boxes(lake, sqlite_catalog):
     with open_lake(sqlite_catalog) as duckdb:
         duckdb.sql("INSERT INTO t VALUES (9, 'LINESTRING Z (0 0 1, 5 5 2)'::GEOMETRY)")
         duckdb.sql("UPDATE t SET g = 'POINT(0 0)'::GEOMETRY WHERE id = 0")
-    with lake.transaction() as tx:
-        tx.delete_rows("t", "id = 2")
+    alone(lake).delete_rows("t", "id = 2")
     lake.append_arrow("t", rows((50, 50), start=20))
 
     with open_lake(sqlite_catalog) as duckdb:
@@ -79,8 +78,7 @@ def test_a_restore_and_a_compaction_rewrite_geometries(lake, sqlite_catalog):
     for start in range(3):
         lake.append_arrow("t", rows((start, start), start=start))
     then = lake.current_snapshot().id
-    with lake.transaction() as tx:
-        tx.delete_rows("t", "id = 1")
+    alone(lake).delete_rows("t", "id = 1")
 
     lake.restore("t", at=then)
 
@@ -132,8 +130,7 @@ def test_bytes_that_were_changed_by_chance_are_refused_or_read_equal(lake, seed,
             lake.append_arrow("t", given)
         except InvalidInputError:
             assert first_invalid([bytes(content)]) is not None
-    with open_lake(sqlite_catalog) as duckdb:
-        theirs = duckdb.sql("SELECT id, g::VARCHAR IS NOT NULL FROM t ORDER BY id")
+    theirs = by_duckdb(sqlite_catalog, "SELECT id, g::VARCHAR IS NOT NULL FROM t ORDER BY id")
     assert theirs == [(row["id"], True) for row in lake.read_arrow("t").sort_by("id").to_pylist()]
 
 
@@ -205,12 +202,10 @@ def test_a_file_of_geometries_is_added_as_the_reference_adds_it(new_catalog, tmp
         (made,) = lake.table_snapshot("made", with_files=True).files
     file = shutil.copy(made.path, tmp_path / "geometries.parquet")
     for catalog in (ours, theirs):
-        with open_lake(catalog) as duckdb:
-            duckdb.sql("DROP TABLE IF EXISTS made; CREATE TABLE t (id BIGINT, g GEOMETRY, l GEOMETRY[])")
+        by_duckdb(catalog, "DROP TABLE IF EXISTS made; CREATE TABLE t (id BIGINT, g GEOMETRY, l GEOMETRY[])")
     with Lake.connect(ours.sqlalchemy_url) as lake, lake.transaction() as tx:
         tx.add_data_files("t", [str(file)])
-    with open_lake(theirs) as duckdb:
-        duckdb.sql(f"CALL ducklake_add_data_files('lake', 't', '{file}')")
+    by_duckdb(theirs, f"CALL ducklake_add_data_files('lake', 't', '{file}')")
 
     found = []
     for catalog in (ours, theirs):

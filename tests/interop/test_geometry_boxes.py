@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.format.types.geometry import wkb_of_wkt
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 NAN, INF = float("nan"), float("inf")
@@ -77,8 +78,7 @@ class Drawn:
 @pytest.fixture
 def lake(sqlite_catalog) -> Iterator[Lake]:
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int32", "g": "geometry", "s": "struct(g geometry)"})
+        alone(lake).create_table("t", {"id": "int32", "g": "geometry", "s": "struct(g geometry)"})
         yield lake
 
 
@@ -123,8 +123,7 @@ def test_files_with_a_nan_or_an_infinity_have_no_box(lake, sqlite_catalog, dimen
             query = f"SELECT id FROM {{}} WHERE {where} ORDER BY id"
             assert duckdb.sql(query.format("t")) == duckdb.sql(query.format("copied")), where
     assert lake.verify(sample=1) == []
-    with open_lake(sqlite_catalog) as duckdb:
-        duckdb.sql("CALL ducklake_merge_adjacent_files('lake')")
+    by_duckdb(sqlite_catalog, "CALL ducklake_merge_adjacent_files('lake')")
     assert lake.read_arrow("t").num_rows == 2 * len(values)
 
 

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.lake.storage.parquet.modules import Items, Module
 from tests.interop.added_types import POINTS, geo, geoparquet, logical, of
 from tests.interop.comparison import multiset
 from tests.interop.footers import BYTE_ARRAY, chunks_of, edited
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 GEOMETRY, GEOGRAPHY = 17, 18  # of LogicalType
@@ -20,8 +21,7 @@ COUNT = "SELECT count(*) FROM t WHERE a && 'POINT({0} {0})'::GEOMETRY"
 
 
 def added(catalog, folder, *files: bytes) -> None:
-    with open_lake(catalog) as duck:
-        duck.sql("CREATE TABLE t (a GEOMETRY)")
+    by_duckdb(catalog, "CREATE TABLE t (a GEOMETRY)")
     paths = [folder / f"{place}.parquet" for place in range(len(files))]
     for path, data in zip(paths, files, strict=True):
         path.write_bytes(data)
@@ -62,9 +62,7 @@ WRAPPED = (170, -170, 0, 10)
 )
 def test_filters_lose_no_geometry_beside_what_has_a_box(sqlite_catalog, tmp_path, data):
     added(sqlite_catalog, tmp_path, data)
-    with open_lake(sqlite_catalog) as duck:
-        for x in (100, 200):
-            duck.sql(f"INSERT INTO t VALUES ('POINT({x} {x})'::GEOMETRY)")
+    by_duckdb(sqlite_catalog, *(f"INSERT INTO t VALUES ('POINT({x} {x})'::GEOMETRY)" for x in (100, 200)))
 
     for _ in range(2):
         with open_lake(sqlite_catalog) as duck:
@@ -120,6 +118,5 @@ def test_metadata_that_is_no_json_is_passed_over(sqlite_catalog, tmp_path, said)
     path.write_bytes(geoparquet(said))
     with open_lake(sqlite_catalog) as duck, Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         duck.sql("CREATE TABLE t (a BLOB)")
-        with lake.transaction() as tx:
-            tx.add_data_files("t", [str(path)])
+        alone(lake).add_data_files("t", [str(path)])
         assert multiset(lake.read_arrow("t")) == multiset(duck.arrow("FROM t"))

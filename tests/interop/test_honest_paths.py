@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from tests.interop.compacting import merge_adjacent
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 NOW = timedelta(0)
@@ -48,8 +49,7 @@ def test_a_lake_of_the_reference_is_read_written_and_cleaned_up(sqlite_catalog, 
         assert lake.read_arrow(table).num_rows == 2 * len(ODD) - 1
         assert lake.verify() == []
         lake.append_arrow(table, rows)
-        with lake.transaction() as tx:
-            tx.delete_rows(table, "i = 5")
+        alone(lake).delete_rows(table, "i = 5")
         merge_adjacent(lake, table)
         lake.expire_snapshots(keep_last=1)
         cleaned = lake.cleanup_old_files(older_than=NOW)
@@ -90,8 +90,7 @@ def test_a_data_path_without_a_slash_at_its_end_is_the_same_directory(sqlite_cat
 
 def test_a_data_path_with_the_name_of_a_host_is_refused(sqlite_catalog, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where files would go
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
-        reference.sql("CREATE TABLE t AS SELECT range AS i FROM range(20)")
+    by_duckdb(sqlite_catalog, "CREATE TABLE t AS SELECT range AS i FROM range(20)", data_inlining_row_limit=0)
     moved_to(sqlite_catalog, f"file://localhost{sqlite_catalog.data_path}")
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:

@@ -52,6 +52,7 @@ from airflow_provider_ducklake.lake.writes.stream import commit_batches
 from airflow_provider_ducklake.lake.writes.verb import Commit
 from tests.interop.compacting import compacted_files
 from tests.interop.hostile import FOREIGN, Place
+from tests.interop.lakes import alone
 from tests.interop.staging import rows_of, stage
 from tests.interop.watching import Watch, watching
 from tests.reference.catalogs import CatalogDatabase, file_catalog
@@ -649,8 +650,7 @@ def test_no_copy_of_a_record_has_the_files_of_a_batch_committed_twice(scene, cop
         checkpoint = batch(lake, scene.area)
         list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
         if fate == "waits for its deletion":
-            with lake.transaction() as tx:
-                tx.truncate("t")
+            alone(lake).truncate("t")
             lake.expire_snapshots(keep_last=1, min_retention=NOW)
         if fate == "of a job that is released":
             lake.jobs.release(JOB_ID)
@@ -696,8 +696,8 @@ def compaction(lake: Lake) -> str:
     lake.jobs.register(JOB_ID, directory, plans.target_of_compaction(table))
     plan = plans.plan_write(table, job_directory(table.root, str(uuid.uuid4())))
     for one in lake.maintenance.plan_merge("m").bins:
-        alone = Compaction(table, (one,))
-        compact_bin(CompactionSource(alone, JOB_ID), plan)
+        single = Compaction(table, (one,))
+        compact_bin(CompactionSource(single, JOB_ID), plan)
     return directory
 
 
@@ -778,8 +778,7 @@ def actions(staged: str, *, is_sole_owner: bool) -> dict[str, Callable[[Lake], o
             tx.append_arrow("main.fresh", rows_of(*range(20)))
 
     def delete(lake: Lake) -> None:
-        with lake.transaction() as tx:
-            tx.delete_rows("t", "id > 5 AND id < 9")
+        alone(lake).delete_rows("t", "id > 5 AND id < 9")
 
     return {
         "discard": lambda lake: discard(lake, [staged]),
@@ -854,8 +853,7 @@ def test_a_lake_on_an_object_store_has_no_local_files(scene, tmp_path, spelling)
     catalog = replace(scene.catalog, location=f"{tmp_path}/store.sqlite", data_path="s3://bucket/lake/")
     store = replace(scene, catalog=catalog)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, foreign_files=True) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int64"})
+        alone(lake).create_table("t", {"id": "int64"})
         with scene.unharmed(spelling):
             with pytest.raises(errors.InvalidInputError, match="local path"), lake.transaction() as tx:
                 tx.add_data_files("t", [victim])

@@ -3,6 +3,7 @@
 import pyarrow as pa
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone
 from tests.reference.catalog_dump import dump_schema
 from tests.reference.duckdb_lake import open_lake
 
@@ -11,8 +12,7 @@ ROWS = pa.table({"i": pa.array(range(20), pa.int64())})
 
 def test_duckdb_works_on_beside_the_indexes(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
         layout = dump_schema(catalog)
         assert len(lake.maintenance.create_indexes()) == 10
         assert lake.maintenance.create_indexes() == []
@@ -29,8 +29,7 @@ def test_duckdb_works_on_beside_the_indexes(catalog):
 
 def test_an_empty_append_makes_no_snapshot(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
         assert lake.append_arrow("t", ROWS.slice(0, 0)) is None
         first = lake.append_arrow("t", ROWS, commit_key="load 1")
         again = lake.append_arrow("t", ROWS, commit_key="load 1")

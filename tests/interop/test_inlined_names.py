@@ -6,6 +6,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.dialects.postgres import PostgresDialect
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.names.identifiers import KEYWORDS
+from tests.interop.lakes import alone
 from tests.reference.duckdb_lake import open_lake
 
 
@@ -15,8 +16,7 @@ def test_names_with_capitals_and_keywords(catalog):
     nothing = pa.table({name: pa.nulls(1, pa.int32()) for name in columns})
     many = pa.concat_tables([one] * 20)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", columns)
+        alone(lake).create_table("t", columns)
         for rows in (nothing, one, many):
             lake.append_arrow("t", rows)
         assert lake.read_arrow("t").num_rows == 22
@@ -39,8 +39,7 @@ def test_any_keyword_names_a_column(catalog, spelled):
     names = [spelled(word) for word in sorted((KEYWORDS | OTHERS) - kept)]
     rows = pa.table({name: pa.array([place], pa.int32()) for place, name in enumerate(names)})
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", dict.fromkeys(names, "int32"))
+        alone(lake).create_table("t", dict.fromkeys(names, "int32"))
         lake.append_arrow("t", rows)
         assert lake.files("t") == []
         assert lake.read_arrow("t").equals(rows)

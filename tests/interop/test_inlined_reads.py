@@ -8,6 +8,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_marks, read_inlined
 from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedFeatureError
 from tests.interop.inlined_lake import database, shown
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 HISTORIES = {
@@ -147,9 +148,7 @@ def test_row_ids_and_marks_are_those_of_the_reference(catalog):
 
 
 def test_some_columns_are_read_in_the_order_asked_for(catalog):
-    with open_lake(catalog) as reference:
-        reference.sql("CREATE TABLE t (a HUGEINT, b INTEGER, c VARCHAR)")
-        reference.sql("INSERT INTO t VALUES (1, 2, 'x')")
+    by_duckdb(catalog, "CREATE TABLE t (a HUGEINT, b INTEGER, c VARCHAR)", "INSERT INTO t VALUES (1, 2, 'x')")
 
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         assert lake.read_arrow("t", columns=["C", "b"]).to_pylist() == [{"c": "x", "b": 2}]
@@ -157,10 +156,8 @@ def test_some_columns_are_read_in_the_order_asked_for(catalog):
 
 def test_rows_that_duckdb_inlines_into_our_table_are_read(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "l": "uuid[]"})
-        with lake.transaction() as tx:
-            tx.append_arrow("t", pa.table({"i": [1, 2], "l": pa.nulls(2, pa.list_(pa.uuid()))}))
+        alone(lake).create_table("t", {"i": "int64", "l": "uuid[]"})
+        alone(lake).append_arrow("t", pa.table({"i": [1, 2], "l": pa.nulls(2, pa.list_(pa.uuid()))}))
         with open_lake(catalog) as reference:
             reference.sql("INSERT INTO t VALUES (3, [uuid()])")
             reference.sql("DELETE FROM t WHERE i = 1")
@@ -173,9 +170,7 @@ def test_rows_that_duckdb_inlines_into_our_table_are_read(catalog):
 
 
 def test_columns_that_the_catalog_does_not_know_are_not_guessed(catalog):
-    with open_lake(catalog) as reference:
-        reference.sql("CREATE TABLE t (i INTEGER)")
-        reference.sql("INSERT INTO t VALUES (1)")
+    by_duckdb(catalog, "CREATE TABLE t (i INTEGER)", "INSERT INTO t VALUES (1)")
     with database(catalog) as connection:
         connection.execute(text("UPDATE ducklake_column SET column_name = 'J'"))
 
@@ -187,8 +182,7 @@ def test_columns_that_the_catalog_does_not_know_are_not_guessed(catalog):
 
 
 def test_a_registration_without_its_table_is_passed_over(catalog):
-    with open_lake(catalog) as reference:
-        reference.sql("CREATE TABLE t AS SELECT range AS i FROM range(20)")
+    by_duckdb(catalog, "CREATE TABLE t AS SELECT range AS i FROM range(20)")
     with database(catalog) as connection:
         connection.execute(text("DROP TABLE ducklake_inlined_data_1_1"))
 
@@ -198,9 +192,7 @@ def test_a_registration_without_its_table_is_passed_over(catalog):
 
 def test_rows_inlined_in_mariadb_are_refused(mariadb_catalog):
     catalog = mariadb_catalog
-    with open_lake(catalog) as reference:
-        reference.sql("CREATE TABLE t (i INTEGER)")
-        reference.sql("INSERT INTO t VALUES (1)")
+    by_duckdb(catalog, "CREATE TABLE t (i INTEGER)", "INSERT INTO t VALUES (1)")
 
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         with pytest.raises(UnsupportedFeatureError, match=r"main\.t at snapshot 2"):

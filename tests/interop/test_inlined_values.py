@@ -35,6 +35,7 @@ from tests.interop.inlined_lake import (
     type_of,
     write_all,
 )
+from tests.interop.lakes import by_duckdb
 from tests.interop.reference_table import schema_of
 from tests.reference.catalog_dump import dump_catalog, dump_schema
 from tests.reference.duckdb_lake import open_lake
@@ -204,9 +205,7 @@ def test_what_no_catalog_holds_inlined(columns, reason):
 
 def test_names_are_limited_by_postgresql_as_the_reference_has_it(catalog, catalog_kind):
     names = {"a": "x" * 63, "b": "x" * 64, "c": "é" * 31, "d": "é" * 32}
-    with open_lake(catalog) as lake:
-        for table, name in names.items():
-            lake.sql(f'CREATE TABLE {table} ("{name}" INTEGER)')
+    by_duckdb(catalog, *(f'CREATE TABLE {table} ("{name}" INTEGER)' for table, name in names.items()))
 
     made = {row["table_id"] for row in dump_catalog(catalog)["ducklake_inlined_data_tables"]}
 

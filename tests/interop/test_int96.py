@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import SchemaMismatchError
 from tests.interop.comparison import multiset
-from tests.interop.restoring import run
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.test_codings import edited
 
@@ -46,10 +46,9 @@ def test_all_years_are_read_as_the_reference_reads_them(sqlite_catalog, tmp_path
         held = pa.StructArray.from_arrays([rows["at"].combine_chunks()], ["at"])
         pq.write_table(pa.table({"id": rows["id"], "s": held}), path, use_deprecated_int96_timestamps=True)
     column = 's STRUCT("at" TIMESTAMP)' if nested else '"at" TIMESTAMP'
-    run(sqlite_catalog, f"CREATE TABLE t (id BIGINT, {column})")
+    by_duckdb(sqlite_catalog, f"CREATE TABLE t (id BIGINT, {column})")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        with lake.transaction() as tx:
-            tx.add_data_files("t", [str(path)])
+        alone(lake).add_data_files("t", [str(path)])
         at = "s.at" if nested else "at"
 
         for where in (
@@ -67,17 +66,16 @@ def test_all_years_are_read_as_the_reference_reads_them(sqlite_catalog, tmp_path
             assert multiset(lake.read_arrow("t", filter=where)) == multiset(theirs), where
         assert lake.read_arrow("t").num_rows == 4
 
-        with lake.transaction() as tx:
-            tx.delete_rows("t", f"{at} < '1700-01-01'")
+        alone(lake).delete_rows("t", f"{at} < '1700-01-01'")
         assert sorted(lake.read_arrow("t")["id"].to_pylist()) == [0, 2, 3]
-        assert run(sqlite_catalog, "SELECT id FROM t ORDER BY id") == [(0,), (2,), (3,)]
+        assert by_duckdb(sqlite_catalog, "SELECT id FROM t ORDER BY id") == [(0,), (2,), (3,)]
 
 
 @pytest.mark.parametrize("type_", ["TIMESTAMP", "TIMESTAMP_NS"])
 def test_nanoseconds_are_cut_to_microseconds(sqlite_catalog, tmp_path, type_):
     path = tmp_path / "a.parquet"
     write_int96(path, [1234567890123456789, -1], "ns")
-    run(
+    by_duckdb(
         sqlite_catalog,
         f'CREATE TABLE t (id BIGINT, "at" {type_})',
         f"CALL ducklake_add_data_files('lake', 't', '{path}')",
@@ -93,7 +91,7 @@ def test_times_with_a_converted_type_alone_have_no_zone_as_for_the_reference(sql
     times = pa.array(instants, pa.timestamp("us", "UTC")).cast(pa.timestamp(unit, "UTC"), safe=False)
     pq.write_table(pa.table({"id": range(4), "at": times}), path, store_schema=False)
     without_logical_type(path)
-    run(
+    by_duckdb(
         sqlite_catalog,
         f"CREATE TABLE t AS FROM '{path}' LIMIT 0",
         'CREATE TABLE z (id INT, "at" TIMESTAMPTZ)',
@@ -102,8 +100,7 @@ def test_times_with_a_converted_type_alone_have_no_zone_as_for_the_reference(sql
         is_refused = pytest.raises(SchemaMismatchError, match="which DuckDB reads as timestamp")
         with is_refused, lake.transaction() as tx:
             tx.add_data_files("z", [str(path)])
-        with lake.transaction() as tx:
-            tx.add_data_files("t", [str(path)])
+        alone(lake).add_data_files("t", [str(path)])
 
         with open_lake(sqlite_catalog) as duck:
             duck.sql("SET TimeZone = 'America/New_York'")

@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import USUAL_KINDS, file_catalog
 from tests.reference.duckdb_lake import open_lake
@@ -65,8 +66,7 @@ FILTERS = [
 def ours(catalog, limit=0, **options) -> Lake:
     lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path, **options)
     lake.set_option("data_inlining_row_limit", limit)
-    with lake.transaction() as tx:
-        tx.create_table("t", COLUMNS)
+    alone(lake).create_table("t", COLUMNS)
     return lake
 
 
@@ -114,17 +114,14 @@ def test_what_duckdb_wrote_is_read_and_written_again(sqlite_catalog):
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         assert lake.read_arrow("t").sort_by("id").to_pylist() == ROWS.to_pylist()
         lake.append_arrow("t", lake.read_arrow("t"))
-        with open_lake(catalog) as reference:
-            rows = reference.sql(TEXTS)
+        rows = by_duckdb(catalog, TEXTS)
         assert rows[::2] == rows[1::2]
         lake.flush_inlined_data("t")
         assert merge_adjacent(lake) is not None
-        with lake.transaction() as tx:
-            tx.delete_rows("t", "id = 3")
+        alone(lake).delete_rows("t", "id = 3")
         rewrite(lake)
         assert lake.verify() == []
-    with open_lake(catalog) as reference:
-        assert reference.sql(TEXTS) == [row for row in rows if row[0] != 3]
+    assert by_duckdb(catalog, TEXTS) == [row for row in rows if row[0] != 3]
 
 
 def test_duckdb_changes_and_compacts_our_files(sqlite_catalog):
@@ -304,15 +301,13 @@ def test_rows_come_back_from_files_that_had_lost_them(sqlite_catalog, encrypted)
         lake.append_arrow("t", ROWS.slice(0, 3))
         lake.append_arrow("t", ROWS.slice(3))
         then = lake.current_snapshot().id
-        with lake.transaction() as tx:
-            tx.delete_rows("t", "id IN (1, 4)")
+        alone(lake).delete_rows("t", "id IN (1, 4)")
         merge_adjacent(lake)
         rewrite(lake)
         lake.restore("t", at=then)
         assert lake.read_arrow("t").sort_by("id").to_pylist() == ROWS.to_pylist()
         assert lake.verify() == []
-    with open_lake(sqlite_catalog, encrypted=encrypted) as reference:
-        assert [row[:3] for row in reference.sql(TEXTS)][:2] == [
-            (1, "1 month 2 days 00:00:03", "12:30:00.5+00"),
-            (2, None, None),
-        ]
+    assert [row[:3] for row in by_duckdb(sqlite_catalog, TEXTS, encrypted=encrypted)][:2] == [
+        (1, "1 month 2 days 00:00:03", "12:30:00.5+00"),
+        (2, None, None),
+    ]

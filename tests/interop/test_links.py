@@ -20,6 +20,7 @@ from airflow_provider_ducklake.lake.errors import DuckLakeError, StorageError, U
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.storage.files.local import lies_below, unlink_below
 from airflow_provider_ducklake.lake.writes.staged import discard
+from tests.interop.lakes import alone
 from tests.interop.staging import stage
 
 NAMES = ("a", "A", "day=2024", "x y", "%20", "ü", "theirs")
@@ -143,8 +144,7 @@ def test_an_added_table_has_no_file_that_links_lead_away_to(tmp_path, lake, vict
 @pytest.mark.parametrize("seed", range(4))
 def test_a_clean_up_deletes_nothing_that_links_lead_away_to(lake, sqlite_catalog, victim, seed):
     draw, root = Random(seed), Path(lake.data_path)
-    with lake.transaction() as tx:
-        tx.create_table("t", {"id": "int64"})
+    alone(lake).create_table("t", {"id": "int64"})
     (root / "main" / "t").mkdir(parents=True)
     paths = [way(draw, root / "main" / "t", victim) for _ in range(4)]
     with create_engine(parse_url(sqlite_catalog.sqlalchemy_url)).begin() as connection:
@@ -166,8 +166,7 @@ def test_a_clean_up_deletes_nothing_that_links_lead_away_to(lake, sqlite_catalog
 @pytest.mark.parametrize("above", [0, 1, 2], ids=["job", "table", "schema"])
 def test_no_job_is_committed_or_discarded_through_a_link(lake, victim, above):
     """Whoever writes the data path puts a link in the place of a job's directory, or of one above it."""
-    with lake.transaction() as tx:
-        tx.create_table("t", {"id": "int64"})
+    alone(lake).create_table("t", {"id": "int64"})
     staged = stage(lake, "main.t", SECRET)
     uri, directory = job_io.stage_uri(staged.directory), Path(staged.directory)
     for _ in range(above):

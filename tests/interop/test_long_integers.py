@@ -13,6 +13,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
 )
 from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalogs import USUAL_KINDS
 from tests.reference.duckdb_lake import open_lake
 
@@ -42,8 +43,7 @@ def read(lake, **options):
 @pytest.fixture(params=USUAL_KINDS)
 def catalog(request, new_catalog):
     catalog = new_catalog(request.param)
-    with open_lake(catalog) as reference:
-        reference.sql(TABLE)
+    by_duckdb(catalog, TABLE)
     return catalog
 
 
@@ -54,8 +54,7 @@ def lake(catalog):
 
 
 def theirs(catalog, where="true"):
-    with open_lake(catalog) as reference:
-        return reference.sql(f"FROM t WHERE {where} ORDER BY id")
+    return by_duckdb(catalog, f"FROM t WHERE {where} ORDER BY id")
 
 
 @pytest.mark.parametrize("inlined", [0, 100])
@@ -142,8 +141,7 @@ def test_upkeep_leaves_them_as_they_are(catalog, lake):
 
 
 def test_a_flush_refuses_what_duckdb_would_write_as_another_number(catalog, lake):
-    with open_lake(catalog) as reference:
-        reference.sql("INSERT INTO t VALUES (1, 9007199254740993, 1)")
+    by_duckdb(catalog, "INSERT INTO t VALUES (1, 9007199254740993, 1)")
     with pytest.raises(InvalidValueError, match="9007199254740993"):
         lake.flush_inlined_data("t")
     assert read(lake) == theirs(catalog) == [(1, 9007199254740993, 1)]
@@ -162,8 +160,7 @@ def test_a_file_with_a_number_beyond_128_bits_is_refused(catalog, lake):
 
 
 def test_a_new_table_has_them(catalog, lake):
-    with lake.transaction() as tx:
-        tx.create_table("n", {"h": "int128", "s": "struct(u uint128)[]"})
+    alone(lake).create_table("n", {"h": "int128", "s": "struct(u uint128)[]"})
     lake.append_arrow("n", pa.table({"h": pa.array([5]), "s": [[{"u": 6}]]}))
     with open_lake(catalog) as reference:
         assert reference.sql("FROM n") == [(5, [{"u": 6}])]
@@ -182,7 +179,6 @@ def test_duckdb_takes_what_is_read_where_38_digits_hold_it(catalog, lake):
         connection.register("nested", nested)
         assert connection.sql("SELECT h, u FROM found").fetchall() == [(2**100, 7)]
         assert connection.sql("SELECT l, s FROM nested").fetchall() == [([1], {"h": 1})]
-    with open_lake(catalog) as reference:
-        reference.sql("INSERT INTO t VALUES (2, 170141183460469231731687303715884105726, 7)")
+    by_duckdb(catalog, "INSERT INTO t VALUES (2, 170141183460469231731687303715884105726, 7)")
     assert lake.read_arrow("t").schema.field("h").type == LONG
     assert lake.read_arrow("t", filter="id = 1").schema.field("h").type == pa.decimal128(38, 0)

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -26,9 +27,7 @@ ROWS = ("ducklake_macro_impl", "ducklake_macro_parameters")
 @pytest.fixture
 def migrated(catalog: CatalogDatabase):
     """A migrated lake with macros in schema `s`."""
-    with open_lake(catalog) as reference:
-        for statement in ("CREATE SCHEMA s", "CREATE TABLE s.t (i INTEGER)", *MACROS):
-            reference.sql(statement)
+    by_duckdb(catalog, "CREATE SCHEMA s", "CREATE TABLE s.t (i INTEGER)", *MACROS)
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         lake.migrate(to_version="1.1", backup=False)
         yield lake
@@ -59,8 +58,7 @@ def test_they_come_through_a_migration(macros, catalog):
 
 def test_a_restored_schema_has_them_as_they_were(macros, catalog):
     before, was = macros.current_snapshot().id, definitions(catalog)
-    with macros.transaction() as tx:
-        tx.drop_schema("s", cascade=True)
+    alone(macros).drop_schema("s", cascade=True)
     assert names(catalog) == []
     assert definitions(catalog) == was
 
@@ -72,8 +70,7 @@ def test_a_restored_schema_has_them_as_they_were(macros, catalog):
 
 
 def test_they_go_with_the_last_snapshot_that_has_them(macros, catalog):
-    with macros.transaction() as tx:
-        tx.drop_schema("s", cascade=True)
+    alone(macros).drop_schema("s", cascade=True)
     macros.expire_snapshots(keep_last=1)
 
     assert definitions(catalog) == [[], []]

@@ -8,6 +8,7 @@ from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.writes.row_changes import Delete, Update
 from airflow_provider_ducklake.lake.writes.sql import Sql
 from airflow_provider_ducklake.lake.writes.verb import Commit
+from tests.interop.lakes import alone
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -75,8 +76,7 @@ def test_they_come_back_with_a_dropped_schema(lake):
         lake.transaction() as tx,
     ):
         tx.drop_schema("s")
-    with lake.transaction() as tx:
-        tx.drop_schema("s", cascade=True)
+    alone(lake).drop_schema("s", cascade=True)
     assert names(lake) == []
 
     lake.restore(schema="s", at=before)
@@ -100,8 +100,7 @@ def test_their_rows_go_with_the_last_snapshot_that_has_them(lake, catalog):
 
 def test_renaming_a_table_leaves_them_as_they_are(lake, catalog):
     was = definitions(catalog)
-    with lake.transaction() as tx:
-        tx.rename_table("s.t", "u")
+    alone(lake).rename_table("s.t", "u")
 
     assert definitions(catalog) == was
     assert lake.verify() == []
@@ -115,8 +114,7 @@ def test_names_are_compared_as_duckdb_compares_them(lake):
         tx.create_macro("s.net", "(a) AS TABLE SELECT a")
         tx.create_table("s.net", {"i": "int32"})
     assert names(lake) == ["s.few", "s.net", "s.net"]
-    with lake.transaction() as tx:
-        tx.drop_macro("s.NET")
+    alone(lake).drop_macro("s.NET")
     assert [one.definition.is_table for one in lake.macros()] == [True, True]
     with pytest.raises(errors.MacroNotFoundError, match=r"Table macro s\.gone"), lake.transaction() as tx:
         tx.drop_macro("s.gone", table=True)
@@ -133,8 +131,7 @@ IN_SPARK_SQL = {
 
 @pytest.mark.parametrize(("verb", "named"), IN_SPARK_SQL.values(), ids=IN_SPARK_SQL)
 def test_spark_sql_that_calls_one_is_refused_before_a_job(lake, verb, named):
-    with lake.transaction() as tx:
-        tx.create_view("s.v", "SELECT s.net(i) AS i FROM s.t", dialect="spark")
+    alone(lake).create_view("s.v", "SELECT s.net(i) AS i FROM s.t", dialect="spark")
 
     with pytest.raises(
         errors.UnsupportedFeatureError, match=f"^{named} is called, .* Run the query in DuckDB, or"

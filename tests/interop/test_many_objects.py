@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone
 from tests.reference import s3
 from tests.reference.s3_proxy import Request, proxy
 
@@ -124,15 +125,12 @@ def test_no_other_verb_lists_the_bucket(tmp_path, monkeypatch):
         with Lake.create(
             f"sqlite:///{tmp_path}/lake.sqlite", f"s3://{BUCKET}/lake/", storage_options=options
         ) as lake:
-            with lake.transaction() as tx:
-                tx.create_table("t", {"i": "int64"})
+            alone(lake).create_table("t", {"i": "int64"})
             for _ in range(3):
                 lake.append_arrow("t", rows)
-            with lake.transaction() as tx:
-                tx.delete_rows("t", "i < 3")
+            alone(lake).delete_rows("t", "i < 3")
             then = lake.current_snapshot().id
-            with lake.transaction() as tx:
-                tx.truncate("t")
+            alone(lake).truncate("t")
             lake.restore("t", at=then)
             lake.expire_snapshots(keep_last=1)
             lake.cleanup_old_files(older_than=timedelta(0))

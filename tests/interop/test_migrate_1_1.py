@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedVersionError
+from tests.interop.lakes import alone
 from tests.interop.old_lakes import OLD_VERSIONS, copy_lake, old_lake, read_alike, writing
 from tests.interop.test_migrate import our_rows, texts
 from tests.reference import duckdb_lake, ducklakepy_lake
@@ -189,8 +190,7 @@ def test_a_lake_of_1_0_in_any_database_is_migrated(kind, new_catalog):
     catalog = new_catalog(kind)
     if kind == "mariadb":  # which DuckDB does not write
         with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-            with lake.transaction() as tx:
-                tx.create_table("t", {"i": "int32"})
+            alone(lake).create_table("t", {"i": "int32"})
             lake.append_arrow("t", duckdb.sql("SELECT 1::INTEGER AS i").to_arrow_table())
     else:
         write_history(catalog, PLAIN)
@@ -359,8 +359,7 @@ def test_a_dry_run_gives_every_reason_and_its_remedy(odd_lake):
 def test_the_remedy_for_a_column_with_a_new_name_helps(sqlite_catalog):
     write_history(sqlite_catalog, ODD[:2])
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        with lake.transaction() as tx:
-            tx.rename_column("odd", "_ducklake_end_snapshot", "ended")
+        alone(lake).rename_column("odd", "_ducklake_end_snapshot", "ended")
         assert len(lake.migrate("1.1", dry_run=True).refusals) == 1
         lake.flush_inlined_data("odd")
 

@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CatalogMigratedError, TransactionConflictError
 from tests.golden.old_lakes.record import rows_at_every_snapshot
+from tests.interop.lakes import alone
 from tests.interop.old_lakes import OLD_VERSIONS, OldLake, copy_lake, old_lake
 from tests.reference.catalog_dump import KEYS, assert_catalogs_equal, dump_catalog, dump_schema
 from tests.reference.catalogs import CATALOG_KINDS
@@ -178,15 +179,13 @@ def test_who_opened_the_lake_before_a_migration_does_nothing_after_it(sqlite_cat
     """To a client of 1.0 a nested schema is one beside the others, perhaps of the same name."""
     url = sqlite_catalog.sqlalchemy_url
     with Lake.create(url, sqlite_catalog.data_path) as lake, Lake.connect(url) as other:
-        with lake.transaction() as tx:
-            tx.create_table("gone", {"i": "int32"})
+        alone(lake).create_table("gone", {"i": "int32"})
         lake.append_arrow("gone", pa.table({"i": pa.array(range(50), pa.int32())}))
         with lake.transaction() as tx:
             tx.drop_table("gone")
             tx.create_table("t", {"i": "int32"})
         lake.expire_snapshots(keep_last=1)  # a file waits for its deletion
-        with lake.transaction() as tx:
-            tx.comment_on_table("t", "new")
+        alone(lake).comment_on_table("t", "new")
         then = lake.current_snapshot().id
         with (  # noqa: PT012 - the commit is what fails
             pytest.raises(TransactionConflictError, match=r"as DuckLake 1\.0"),
@@ -196,8 +195,7 @@ def test_who_opened_the_lake_before_a_migration_does_nothing_after_it(sqlite_cat
             lake.migrate("1.1", backup=False)
         with pytest.raises(CatalogMigratedError, match="migrated"):
             other.set_option("skip_stats_columns", "i", table="t")
-        with lake.transaction() as tx:
-            tx.create_schema("a")
+        alone(lake).create_schema("a")
         with Lake.connect(url) as again, again.transaction() as tx:
             tx.create_schema("a.b")
             tx.create_table("a.b.t", {"i": "int32"})

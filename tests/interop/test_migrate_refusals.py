@@ -15,6 +15,7 @@ from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.migrations import migrate
 from tests.interop.job_columns import another_user
+from tests.interop.lakes import by_duckdb
 from tests.interop.old_lakes import OldLake, copy_lake, forget_snapshots, old_lake, read_alike, writing
 from tests.reference.catalog_dump import dump_catalog, dump_schema
 from tests.reference.duckdb_lake import open_lake
@@ -51,10 +52,7 @@ def test_a_dry_run_says_what_is_done_and_does_nothing(old):
     assert (done.files, done.bytes) == (plan.files, plan.bytes)
     assert plan.files == 2  # the merged file, and the delete files of a file of `t` become one
     assert "add column ducklake_data_file.partial_max" in plan.steps
-    assert plan.steps[-2:] == (
-        "drop column ducklake_data_file.partial_file_info",
-        "set the version to 1.0",
-    )
+    assert plan.steps[-2:] == ("drop column ducklake_data_file.partial_file_info", "set the version to 1.0")
 
 
 def test_a_catalog_that_has_1_0_is_left_alone(sqlite_catalog):
@@ -255,8 +253,7 @@ def test_a_file_that_says_something_else_than_the_catalog_is_copied(old):
     with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         lake.migrate()
         assert texts(lake.read_arrow("m", at=17)) == old.rows["17"]["m"]
-    with open_lake(old.catalog) as reference:
-        assert sorted(map(str, reference.sql("FROM m AT (VERSION => 17)"))) == old.rows["17"]["m"]
+    assert sorted(map(str, by_duckdb(old.catalog, "FROM m AT (VERSION => 17)"))) == old.rows["17"]["m"]
 
 
 def test_a_file_whose_snapshots_have_expired_stays(old):

@@ -3,7 +3,8 @@
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from tests.interop.restoring import assert_read_alike, run
+from tests.interop.lakes import by_duckdb
+from tests.interop.restoring import assert_read_alike
 
 # narrow type, wide type, a value that only the wide one has
 TYPES = {
@@ -18,21 +19,21 @@ def flush(lake, catalog, by):
     if by == "ours":
         lake.flush_inlined_data()
     else:
-        run(catalog, "CALL ducklake_flush_inlined_data('lake')")
+        by_duckdb(catalog, "CALL ducklake_flush_inlined_data('lake')")
 
 
 @pytest.mark.parametrize("by", ["ours", "duckdb"])
 @pytest.mark.parametrize("narrow", TYPES)
 def test_gone_rows_are_not_cast(sqlite_catalog, by, narrow):
     wide, value = TYPES[narrow]
-    run(
+    by_duckdb(
         sqlite_catalog,
         f"CREATE TABLE t (id BIGINT, c {narrow}, l {narrow}[])",
         "INSERT INTO t VALUES (1, 1, [1]), (2, 2, [2])",
     )
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         then = lake.current_snapshot().id
-        run(
+        by_duckdb(
             sqlite_catalog,
             f"ALTER TABLE t ALTER c TYPE {wide}",
             f"INSERT INTO t SELECT i, {value}, [3] FROM range(3, 9) r(i)",
@@ -47,7 +48,7 @@ def test_gone_rows_are_not_cast(sqlite_catalog, by, narrow):
         assert_read_alike(lake, sqlite_catalog)
 
         before = lake.current_snapshot().id
-        run(sqlite_catalog, "INSERT INTO t (id) VALUES (20)")
+        by_duckdb(sqlite_catalog, "INSERT INTO t (id) VALUES (20)")
         assert lake.changes("t", before + 1, before + 1).read_arrow()["id"].to_pylist() == [20]
         lake.restore("t", at=then)
         assert_read_alike(lake, sqlite_catalog)

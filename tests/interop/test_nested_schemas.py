@@ -13,6 +13,7 @@ from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedNam
 from airflow_provider_ducklake.lake.format.versions import NEWEST, write_version
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from tests.interop.lakes import alone
 from tests.reference import ducklakepy_lake
 from tests.reference.as_1_0 import as_1_0
 from tests.reference.catalog_dump import dump_catalog
@@ -40,8 +41,7 @@ def planted(lake: Lake) -> Lake:
         with lake.transaction() as tx:
             tx.create_table(f"{schema}.orders", {"i": "int32"})
             tx.append_arrow(f"{schema}.orders", ROWS)
-        with lake.transaction() as tx:
-            tx.create_view(f"{schema}.v", "SELECT i FROM orders")
+        alone(lake).create_view(f"{schema}.v", "SELECT i FROM orders")
     return lake
 
 
@@ -69,12 +69,9 @@ def run(catalog: CatalogDatabase, statement: str) -> None:
 def test_ours_are_those_of_ducklakepy(catalog, reference_catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as ours:
         for name in TREE:
-            with ours.transaction() as tx:
-                tx.create_schema(name)
-        with ours.transaction() as tx:
-            tx.create_table("sales.europe.orders", {"i": "int32"})
-        with ours.transaction() as tx:
-            tx.drop_schema("sales.europe.de")
+            alone(ours).create_schema(name)
+        alone(ours).create_table("sales.europe.orders", {"i": "int32"})
+        alone(ours).drop_schema("sales.europe.de")
     with ducklakepy_lake.open_lake(reference_catalog) as theirs:
         for name in TREE:
             theirs.create_schema(name)
@@ -156,8 +153,7 @@ def test_a_schema_goes_with_all_that_lies_in_it(lake, catalog):
     ):
         tx.drop_schema("sales")
 
-    with lake.transaction() as tx:
-        tx.drop_schema("sales", cascade=True)
+    alone(lake).drop_schema("sales", cascade=True)
 
     assert lake.tables() == []
     assert [name.schema.parts for name in lake.tables(before)] == [
@@ -178,8 +174,7 @@ def test_what_lies_in_a_dropped_schema_is_dropped(lake, catalog):
     with Lake.connect(catalog.sqlalchemy_url) as again, ducklakepy_lake.open_lake(catalog) as theirs:
         assert again.tables() == []
         assert len(again.tables(4)) == 2
-        with again.transaction() as tx:
-            tx.create_schema("sales")
+        alone(again).create_schema("sales")
         assert theirs.tables() == []
 
 
@@ -220,8 +215,7 @@ def test_1_0_has_none(catalog):
         sentence = r"DuckLake 1\.0 does not support nested schemas.*to_version='1\.1'"
         with pytest.raises(errors.UnsupportedFeatureError, match=sentence), lake.transaction() as tx:
             tx.create_schema("main.europe")
-        with lake.transaction() as tx:
-            tx.create_schema('"main.europe"')
+        alone(lake).create_schema('"main.europe"')
 
         assert lake.reads.schema(("main.europe",)) is not None
 
@@ -272,8 +266,7 @@ def test_what_conflicts_with_what(lake, catalog, ours, theirs, is_conflict):
 def test_restored_with_the_schemas_they_lay_in(lake):
     planted(lake)
     before = lake.current_snapshot().id
-    with lake.transaction() as tx:
-        tx.drop_schema("sales", cascade=True)
+    alone(lake).drop_schema("sales", cascade=True)
 
     lake.restore("sales.europe.de.orders", at=before)
     assert lake.tables() == [QualifiedName.of("sales.europe.de.orders")]

@@ -8,6 +8,7 @@ from sqlalchemy import create_engine, text
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
@@ -57,8 +58,7 @@ def append_nulls_first(duck: DuckLakeConnection, lake: Lake, table: str) -> None
 
 def delete_and_restore(_duck: DuckLakeConnection, lake: Lake, table: str) -> None:
     before = lake.current_snapshot().id
-    with lake.transaction() as transaction:
-        transaction.delete_rows(table, "i <= 1100")
+    alone(lake).delete_rows(table, "i <= 1100")
     lake.restore(table, at=before)
 
 
@@ -78,9 +78,7 @@ Verb = Callable[[DuckLakeConnection, Lake, str], None]
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("verb", [append_rows, append_file, append_nulls_first, delete_and_restore, flush])
 def test_no_commit_of_ours_narrows_them(catalog, verb: Verb, table):
-    with open_lake(catalog) as duck:
-        for statement in MADE:
-            duck.sql(statement)
+    by_duckdb(catalog, *MADE)
     forget_bounds(catalog)
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         with open_lake(catalog) as duck:
@@ -95,9 +93,7 @@ def test_no_commit_of_ours_narrows_them(catalog, verb: Verb, table):
 
 
 def test_verify_names_them_and_repair_mends_them(catalog):
-    with open_lake(catalog) as duck:
-        for statement in MADE:
-            duck.sql(statement)
+    by_duckdb(catalog, *MADE)
     forget_bounds(catalog)
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         findings = lake.verify()

@@ -10,7 +10,7 @@ from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTran
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TableNotFoundError
 from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
-from tests.reference.duckdb_lake import open_lake
+from tests.interop.lakes import alone, by_duckdb
 
 ROWS = pa.table({"i": pa.array([1, 2], pa.int64())})
 
@@ -140,25 +140,19 @@ def test_what_changes_no_table_is_not_told(observed, catalog):
     lake, notes = observed
 
     lake.set_option("data_inlining_row_limit", 5)
-    with lake.transaction() as tx:
-        tx.create_schema("empty")
-    with lake.transaction() as tx:
-        tx.drop_table("orders")
-    with lake.transaction() as tx:
-        tx.set_option("other", "auto_compact", value=False)
+    alone(lake).create_schema("empty")
+    alone(lake).drop_table("orders")
+    alone(lake).set_option("other", "auto_compact", value=False)
     with pytest.raises(TableNotFoundError), lake.transaction() as tx:
         tx.append_arrow("absent", ROWS)
     assert [one.row_count for one in lake.flush_inlined_data("other")] == [2]
 
     assert notes == Notes()
-    with open_lake(catalog) as duck:
-        assert duck.sql("SELECT count(*) FROM other") == [(2,)]
+    assert by_duckdb(catalog, "SELECT count(*) FROM other") == [(2,)]
 
 
 def test_a_flush_of_deletes_changes_no_table(sqlite_catalog):
-    with open_lake(sqlite_catalog) as duck:
-        duck.sql("CREATE TABLE t AS FROM range(100) r(i)")
-        duck.sql("DELETE FROM t WHERE i < 3")
+    by_duckdb(sqlite_catalog, "CREATE TABLE t AS FROM range(100) r(i)", "DELETE FROM t WHERE i < 3")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         deleted = lake.current_snapshot()
         (flushed,) = lake.flush_inlined_data()

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone
 from tests.interop.odd import Original, Outcomes, Verb
 from tests.interop.test_odd_documents import paths, replaced
 from tests.interop.vectors import container, vector
@@ -141,12 +142,10 @@ def made(request, tmp_path_factory) -> tuple[str, Original]:
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=version) as lake:
         lake.set_option("data_inlining_row_limit", 0)
         lake.set_option("write_deletion_vectors", value=kind == "vectors")
-        with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int64", "text": "varchar", "tags": "int64[]"})
+        alone(lake).create_table("t", {"id": "int64", "text": "varchar", "tags": "int64[]"})
         lake.append_arrow("t", ROWS)
         for condition in ("id < 10", "id >= 190"):
-            with lake.transaction() as tx:
-                tx.delete_rows("t", condition)
+            alone(lake).delete_rows("t", condition)
     original = Original(catalog)
     original.keep()
     return kind, original

@@ -20,6 +20,7 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     read_bytes,
     write_bytes,
 )
+from tests.interop.lakes import alone
 from tests.interop.test_cleanup import run_sql
 from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase
@@ -119,8 +120,7 @@ def respell(catalog: CatalogDatabase, kind: str, scheme: str, root: str) -> None
 def test_one_file_is_the_same_by_each_scheme(sqlite_catalog, options, scheme):
     root = f"s3://{BUCKET}/{scheme}/"
     with new_lake(sqlite_catalog, root, options) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
         lake.append_arrow("t", numbers(1, 2))
         respell(sqlite_catalog, "data_file", scheme, f"{root}main/t/")
         lake.append_arrow("t", numbers(3))
@@ -129,11 +129,9 @@ def test_one_file_is_the_same_by_each_scheme(sqlite_catalog, options, scheme):
         assert sorted(lake.read_arrow("t")["i"].to_pylist()) == [1, 2, 3]
         assert lake.verify() == []
         assert lake.delete_orphaned_files(older_than=NOW).deleted == ()
-        with lake.transaction() as tx:
-            tx.delete_rows("t", "i = 1")
+        alone(lake).delete_rows("t", "i = 1")
         assert sorted(lake.read_arrow("t")["i"].to_pylist()) == [2, 3]
-        with lake.transaction() as tx:
-            tx.truncate("t")
+        alone(lake).truncate("t")
         lake.expire_snapshots(keep_last=1)
         respell(sqlite_catalog, "files_scheduled_for_deletion", scheme, root)
         time.sleep(1.1)
@@ -159,12 +157,10 @@ def test_a_lake_on_disk_takes_files_of_a_store(sqlite_catalog, options, endpoint
         if scheme == "s3":
             rows = read_by_duckdb(sqlite_catalog, endpoint, "SELECT i FROM t ORDER BY i")
             assert rows == [(1,), (2,), (3,)]
-        with lake.transaction() as tx:
-            tx.delete_rows("t", "i < 2")
+        alone(lake).delete_rows("t", "i < 2")
         assert sorted(lake.read_arrow("t")["i"].to_pylist()) == [2, 3]
         assert lake.delete_orphaned_files(older_than=NOW).deleted == ()
-        with lake.transaction() as tx:
-            tx.drop_table("t")
+        alone(lake).drop_table("t")
         lake.expire_snapshots(keep_last=1)
         assert lake.cleanup_old_files(older_than=NOW).failures == ()
         assert not exists(path, options)
@@ -173,8 +169,7 @@ def test_a_lake_on_disk_takes_files_of_a_store(sqlite_catalog, options, endpoint
 def test_a_lake_in_a_store_takes_no_local_files(sqlite_catalog, options, tmp_path):
     pq.write_table(numbers(1), tmp_path / "in.parquet")
     with new_lake(sqlite_catalog, f"s3://{BUCKET}/store-only/", options) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
 
         with pytest.raises(InvalidInputError, match="local path"), lake.transaction() as tx:
             tx.add_data_files("t", [str(tmp_path / "in.parquet")])
@@ -184,8 +179,7 @@ EXPIRED = Refuse(400, "ExpiredToken", "The provided token has expired.")
 
 
 def without_one(lake: Lake) -> None:
-    with lake.transaction() as tx:
-        tx.delete_rows("t", "i = 1")
+    alone(lake).delete_rows("t", "i = 1")
 
 
 STEPS: dict[str, Callable[[Lake], object]] = {
@@ -208,8 +202,7 @@ def test_keys_that_expire_in_the_middle_are_told_and_the_lake_stays_whole(
             with lake.transaction() as tx:
                 tx.create_table(name, {"i": "int64"})
                 tx.append_arrow(name, numbers(1, 2))
-        with lake.transaction() as tx:
-            tx.drop_table("dropped")
+        alone(lake).drop_table("dropped")
         lake.expire_snapshots(keep_last=1)
     with new_lake_behind(sqlite_catalog, options, endpoint) as (lake, left):
         for granted in range(30):
@@ -271,8 +264,7 @@ def test_a_listing_that_lies_costs_no_file_that_the_catalog_names(sqlite_catalog
     with proxy(endpoint, fault) as url:
         behind = {**options, "endpoint_url": url}
         with new_lake(sqlite_catalog, root, behind) as lake:
-            with lake.transaction() as tx:
-                tx.create_table("t", {"i": "int64"})
+            alone(lake).create_table("t", {"i": "int64"})
             for number in range(3):
                 lake.append_arrow("t", numbers(number))
             files = [name for name in file_sizes(root, options) if name.endswith(".parquet")]

@@ -9,9 +9,9 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import UnsupportedVersionError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from tests.interop.lakes import by_duckdb
 from tests.interop.old_lakes import RECORDED, recorded
 from tests.reference.catalog_dump import dump_catalog
-from tests.reference.duckdb_lake import open_lake
 
 
 @pytest.fixture(params=RECORDED)
@@ -91,12 +91,6 @@ def test_a_former_partition_key_may_have_lost_its_column(sqlite_catalog):
         lake.append_arrow("t", pa.table({"a": pa.array([99], pa.int32())}))
         assert lake.row_count("t") == 51
         assert lake.maintenance.plan_merge("t").bins == ()
-
-
-def by_duckdb(catalog, *statements: str) -> None:
-    with open_lake(catalog) as reference:
-        for statement in statements:
-            reference.sql(statement)
 
 
 def sql(catalog, statement: str) -> list[tuple]:

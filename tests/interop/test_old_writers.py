@@ -14,10 +14,7 @@ from airflow_provider_ducklake.lake.errors import SchemaMismatchError, Unsupport
 VERSION, OLD_DATES, OLD_INT96 = (
     f"org.apache.spark.{one}" for one in ("version", "legacyDateTime", "legacyINT96")
 )
-SPARKS = {
-    "Spark 2": {VERSION: "2.4.8"},
-    "Spark 3, old dates": {VERSION: "3.5.0", OLD_DATES: ""},
-}
+SPARKS = {"Spark 2": {VERSION: "2.4.8"}, "Spark 3, old dates": {VERSION: "3.5.0", OLD_DATES: ""}}
 FIRST = {
     "date": date(1582, 10, 15),
     "timestamp": datetime(1900, 1, 1),  # noqa: DTZ001

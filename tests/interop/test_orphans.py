@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
 from airflow_provider_ducklake.lake.errors import SharedDataPathError, StorageError, UntrustedValueError
 from airflow_provider_ducklake.lake.format.snapshots import SnapshotId
 from airflow_provider_ducklake.lake.planning.upkeep.files import MARK
+from tests.interop.lakes import by_duckdb
 from tests.interop.test_cleanup import files, run_sql, write_history
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -93,10 +94,9 @@ def test_what_writes_left_behind_goes_and_all_else_stays(catalog, lake):
 def test_the_same_parquet_files_are_orphans_as_for_the_reference(catalog, lake):
     lake.expire_snapshots(keep_last=2)  # scheduled files are no orphans
     plant(catalog, "main/t/a.parquet", "main/t/k=1/b.parquet", "main/c.parquet")
-    with open_lake(catalog) as reference:
-        theirs = reference.sql(
-            "CALL ducklake_delete_orphaned_files('lake', cleanup_all => true, dry_run => true)"
-        )
+    theirs = by_duckdb(
+        catalog, "CALL ducklake_delete_orphaned_files('lake', cleanup_all => true, dry_run => true)"
+    )
 
     ours = lake.delete_orphaned_files(older_than=NO_TIME, dry_run=True)
 
@@ -295,23 +295,19 @@ def test_a_data_path_of_two_lakes_is_refused_by_both(sqlite_lake, sqlite_catalog
 
 @pytest.mark.parametrize("directory", ["", "main/t/"])  # the first as a migration from 0.1 leaves it
 def test_a_lake_below_the_directory_of_a_table_is_no_part_of_it(sqlite_catalog, directory):
-    with open_lake(sqlite_catalog) as reference:
-        reference.sql("CREATE TABLE t (i BIGINT)")
+    by_duckdb(sqlite_catalog, "CREATE TABLE t (i BIGINT)")
     for kind in () if directory else ("schema", "table"):
         run_sql(sqlite_catalog, f"UPDATE ducklake_{kind} SET path = ''")
-    with open_lake(sqlite_catalog) as reference:
-        reference.sql("INSERT INTO t FROM range(20)")
+    by_duckdb(sqlite_catalog, "INSERT INTO t FROM range(20)")
     below = f"{sqlite_catalog.data_path}{directory}second/"
     second = CatalogDatabase("sqlite", f"{sqlite_catalog.location}.second", below)
-    with open_lake(second, data_inlining_row_limit=0) as reference:
-        reference.sql("CREATE TABLE u AS SELECT 42 AS i")
+    by_duckdb(second, "CREATE TABLE u AS SELECT 42 AS i", data_inlining_row_limit=0)
     (left,) = plant(sqlite_catalog, f"{directory}k=a%2Fb/ducklake-{UUID}.parquet")
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         with pytest.raises(SharedDataPathError, match="second/main/u/"):
             lake.delete_orphaned_files(older_than=NO_TIME)
-        with open_lake(second) as reference:
-            assert reference.sql("FROM u") == [(42,)]
+        assert by_duckdb(second, "FROM u") == [(42,)]
         shutil.rmtree(below)
         assert lake.delete_orphaned_files(older_than=NO_TIME).deleted == (left,)
         assert lake.read_arrow("t").num_rows == 20
@@ -319,8 +315,7 @@ def test_a_lake_below_the_directory_of_a_table_is_no_part_of_it(sqlite_catalog, 
 
 def test_copies_of_files_that_jobs_wrote_are_not_left_over(sqlite_catalog):
     """A backup below the data path has files of the same names."""
-    with open_lake(sqlite_catalog) as reference:
-        reference.sql("CREATE TABLE t (i BIGINT); INSERT INTO t VALUES (1)")
+    by_duckdb(sqlite_catalog, "CREATE TABLE t (i BIGINT); INSERT INTO t VALUES (1)")
     place = Path(sqlite_catalog.data_path)
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         lake.flush_inlined_data()

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarTyp
 from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_schema
 from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
+from tests.interop.lakes import by_duckdb
 from tests.interop.reference_table import live_files, put_in_place, schema_of
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -275,5 +276,4 @@ def test_row_ids_that_we_write_are_the_references(sqlite_catalog, tmp_path):
     put_in_place(sqlite_catalog, {file.id: writer.files[0]})
 
     assert set(writer.files[0].column_stats) == {1}
-    with open_lake(sqlite_catalog) as lake:
-        assert lake.sql("SELECT rowid, i FROM t") == [(70, 7), (80, 8)]
+    assert by_duckdb(sqlite_catalog, "SELECT rowid, i FROM t") == [(70, 7), (80, 8)]

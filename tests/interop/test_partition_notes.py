@@ -9,6 +9,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidPartitionError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.interop.iceberg_source import append, new_table
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 BUCKETS, FOLDERS = FindingCode.BUCKET_VALUES_MISSING, FindingCode.PARTITION_FOLDERS_DIFFER
@@ -41,24 +42,18 @@ def found_by_duckdb(catalog, values):
 # Buckets
 
 
-BEFORE = {
-    "no keys": (),
-    "another column": ("b",),
-    "other buckets": ("bucket(8, a)",),
-}
+BEFORE = {"no keys": (), "another column": ("b",), "other buckets": ("bucket(8, a)",)}
 
 
 @pytest.mark.parametrize("keys", BEFORE.values(), ids=BEFORE)
 def test_a_bucket_key_over_rows_is_warned_of_and_noted_until_they_are_written_again(
     lake, sqlite_catalog, warnings, keys
 ):
-    with lake.transaction() as tx:
-        tx.create_table("t", {"a": "int64", "b": "int64"}, keys)
+    alone(lake).create_table("t", {"a": "int64", "b": "int64"}, keys)
     lake.append_arrow("t", pa.table({"a": range(20), "b": [1] * 20}))
     assert notes(lake) == set()
 
-    with lake.transaction() as tx:
-        tx.set_partitioned_by("t", ["bucket(4, a)"])
+    alone(lake).set_partitioned_by("t", ["bucket(4, a)"])
 
     assert [one for one in warnings if "partition key bucket(4) of column a" in one]
     assert len(found_by_duckdb(sqlite_catalog, range(20))) < 20
@@ -79,20 +74,16 @@ def test_duckdbs_own_buckets_over_rows_are_noted_and_its_update_writes_them_agai
         duck.sql("ALTER TABLE t SET PARTITIONED BY (bucket(4, a))")
     assert (found_by_duckdb(sqlite_catalog, range(20)), notes(lake)) == ([], {BUCKETS})
 
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
-        duck.sql("UPDATE t SET a = a")
+    by_duckdb(sqlite_catalog, "UPDATE t SET a = a", data_inlining_row_limit=0)
 
     assert (found_by_duckdb(sqlite_catalog, range(20)), notes(lake)) == (list(range(20)), set())
 
 
 def test_a_table_without_rows_or_with_the_same_key_is_not_warned_of(lake, sqlite_catalog, warnings):
-    with lake.transaction() as tx:
-        tx.create_table("t", {"a": "int64", "b": "int64"}, ["b"])
-    with lake.transaction() as tx:
-        tx.set_partitioned_by("t", ["bucket(4, a)"])
+    alone(lake).create_table("t", {"a": "int64", "b": "int64"}, ["b"])
+    alone(lake).set_partitioned_by("t", ["bucket(4, a)"])
     lake.append_arrow("t", pa.table({"a": range(20), "b": [1] * 20}))
-    with lake.transaction() as tx:
-        tx.set_partitioned_by("t", ["bucket(4, a)", "b"])
+    alone(lake).set_partitioned_by("t", ["bucket(4, a)", "b"])
 
     assert not warnings
     assert found_by_duckdb(sqlite_catalog, range(20)) == list(range(20))
@@ -103,8 +94,7 @@ def test_a_table_without_rows_or_with_the_same_key_is_not_warned_of(lake, sqlite
 def test_added_files_of_several_buckets_are_refused(lake, tmp_path, keys):
     source = new_table(tmp_path / "ice", {"a": LongType(), "p": StringType()}, ["p"])
     append(source, a=list(range(8)), p=["x"] * 8)
-    with lake.transaction() as tx:
-        tx.create_table("t", {"a": "int64", "p": "varchar"}, keys)
+    alone(lake).create_table("t", {"a": "int64", "p": "varchar"}, keys)
     before = lake.current_snapshot()
 
     with pytest.raises(InvalidPartitionError, match=r"several values of bucket\(4\) of column a.*insert the"):
@@ -124,8 +114,7 @@ def three_files(folder, keys):
 
 
 def assert_duckdb_compacts(lake, catalog, count):
-    with open_lake(catalog, data_inlining_row_limit=0) as duck:
-        duck.sql("DELETE FROM t WHERE a = 1")
+    by_duckdb(catalog, "DELETE FROM t WHERE a = 1", data_inlining_row_limit=0)
     for way in WAYS_TO_COMPACT:
         with open_lake(catalog, data_inlining_row_limit=0) as duck:
             duck.sql(way)

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 TRANSFORMS = ["hour(ts)", "day(ts)", "month(ts)", "year(ts)", "bucket(4, ts)", "ts"]
@@ -26,8 +27,7 @@ def test_files_come_in_the_references_order(sqlite_catalog, seed, partition_by):
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         lake.append_arrow("ours", pa.table({"ts": pa.array(values).cast(pa.timestamp("us"))}))
 
-    with open_lake(sqlite_catalog) as reference:
-        assert reference.sql(_FIRST_ROWS.format("ours")) == theirs
+    assert by_duckdb(sqlite_catalog, _FIRST_ROWS.format("ours")) == theirs
 
 
 _FIRST_ROWS = "SELECT rowid, ts FROM {} ORDER BY rowid"

@@ -13,6 +13,7 @@ from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.storage.arrow.rows import partition_of_rows
 from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.lakes import alone
 from tests.reference.duckdb_lake import open_lake
 
 ZONES = ("Asia/Tokyo", "America/New_York", "Australia/Lord_Howe", "UTC")
@@ -50,8 +51,7 @@ def ids(lake: Lake, where: str | None = None) -> list[int]:
 
 
 def deleted(lake: Lake, where: str) -> int:
-    with lake.transaction() as transaction:
-        return transaction.delete_rows("t", where)
+    return alone(lake).delete_rows("t", where)
 
 
 def assert_filters_find_all(lake: Lake) -> None:

@@ -22,6 +22,7 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import Compariso
 from airflow_provider_ducklake.lake.planning.reading.pruning import all_match, file_may_match
 from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
 from airflow_provider_ducklake.lake.storage.arrow.arrow_types import values_of
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 _DAYS = ("0044-03-15 (BC)", "1500-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31")
@@ -180,8 +181,7 @@ def test_filters_judged_by_the_database_lose_no_row_either(catalog):
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         for where in (*conditions, "n = 0.5", "n >= 0.5 AND f > 0.1 AND d >= '2024-02-29'"):
             assert lake.read_arrow("t", filter=where).num_rows == 100, where
-        with lake.transaction() as transaction:
-            assert transaction.delete_rows("t", conditions[0]) == 100
+        assert alone(lake).delete_rows("t", conditions[0]) == 100
 
 
 RETYPED = (
@@ -209,9 +209,7 @@ def bounded_columns(catalog) -> list[str]:
 
 @pytest.mark.parametrize("count", [1, 50], ids=["inlined", "file"])
 def test_a_commit_keeps_no_table_bounds_of_the_type_before(catalog, count):
-    with open_lake(catalog) as duck:
-        for statement in RETYPED:
-            duck.sql(statement)
+    by_duckdb(catalog, *RETYPED)
     rows = pa.table(
         {
             "v": [0.05] * count,

@@ -5,6 +5,7 @@ import itertools
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.reports.watch import touched_partitions
 from airflow_provider_ducklake.lake.planning.reading.watch import count_changes
+from tests.interop.lakes import by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 MANY = "INSERT INTO t SELECT i, DATE '2026-01-01' + CAST(i % 90 AS INT), i FROM range({}, {}) r(i)"
@@ -39,9 +40,7 @@ def partition_of(day) -> str:
 
 def test_counts_and_partitions_are_those_of_the_change_feed(sqlite_catalog):
     """Of every range, also of those whose files were merged since: what is said is right."""
-    with open_lake(sqlite_catalog) as reference:
-        for sql in HISTORY:
-            reference.sql(sql)
+    by_duckdb(sqlite_catalog, *HISTORY)
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         check_all_ranges(lake)
 
@@ -71,8 +70,7 @@ def test_a_watcher_that_polls_after_each_commit_is_told_everything(sqlite_catalo
     """Each range is counted, but for deletes of a file whose deletes were flushed; upkeep is not reported."""
     quiet, uncounted, before = [], [], 1
     for sql in HISTORY:
-        with open_lake(sqlite_catalog) as reference:
-            reference.sql(sql)
+        by_duckdb(sqlite_catalog, sql)
         with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
             report, head = lake.reads.range_report("t", before, ("data",)), lake.current_snapshot().id
             if report is None:

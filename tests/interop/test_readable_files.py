@@ -36,8 +36,8 @@ from tests.interop.footers import (
     parquet,
     with_schema,
 )
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import file_catalog
-from tests.reference.duckdb_lake import open_lake
 
 NUMBERS = [[1, 2], None, [], [3]]
 PAIRS = [[{"x": 1, "y": 2}, {"x": 3, "y": 4}], None, [], [{"x": 5, "y": 6}]]
@@ -111,10 +111,7 @@ OLD = {
         "STRUCT(x INT, y INT)[]",
     ),
     "lists of lists": (
-        of(
-            [[[1], []], None, [], [[2, 3]]],
-            pa.list_(INNER),
-        ),
+        of([[[1], []], None, [], [[2, 3]]], pa.list_(INNER)),
         [GROUP, element("array", REPEATED, None, 1, LIST), element("array", REPEATED, INT32)],
         ["a.array.array"],
         "INT[][]",
@@ -177,8 +174,7 @@ REFUSED = {
 
 
 def make(catalog, sql: str) -> None:
-    with open_lake(catalog) as duck:
-        duck.sql(f"CREATE TABLE t (a {sql})")
+    by_duckdb(catalog, f"CREATE TABLE t (a {sql})")
 
 
 def add(catalog, path) -> None:
@@ -191,8 +187,7 @@ def seen(catalog) -> tuple[list, list]:
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         ours = lake.read_arrow("t")["a"].to_pylist()
         assert lake.verify() == []
-    with open_lake(catalog) as duck:
-        return ours, [row[0] for row in duck.sql("FROM t")]
+    return ours, [row[0] for row in by_duckdb(catalog, "FROM t")]
 
 
 @pytest.mark.parametrize("name", OLD)
@@ -337,7 +332,7 @@ def written(path, physical: str, **options: object) -> bool:
     return True
 
 
-def by_duckdb(path) -> list | str:
+def read_by_duckdb(path) -> list | str:
     try:
         return [row[0] for row in duckdb.sql(f"FROM '{path}'").fetchall()]
     except duckdb.Error as error:
@@ -377,7 +372,7 @@ def test_encodings_are_taken_that_duckdb_reads(tmp_path, physical):
         if not written(path, physical, **options):
             continue
         measured.add(encoding)
-        theirs, ours = by_duckdb(path), by_us(tmp_path, path, physical)
+        theirs, ours = read_by_duckdb(path), by_us(tmp_path, path, physical)
         if theirs == expected:
             assert ours == expected
             read.add(encoding)
@@ -397,7 +392,7 @@ def test_codecs_are_taken_that_duckdb_reads(tmp_path):
         assert written(path, "INT64", compression=name)
         if codec in {"LZO", "LZ4"}:  # which pyarrow does not write
             path.write_bytes(edited(path.read_bytes(), lambda footer, to=number: in_codec(footer, to)))
-        theirs, ours = by_duckdb(path), by_us(tmp_path, path, "INT64")
+        theirs, ours = read_by_duckdb(path), by_us(tmp_path, path, "INT64")
         if isinstance(theirs, str):
             assert f'Unsupported compression codec "{codec}"' in theirs
             assert f"column a is compressed with {codec}, which DuckDB does not read" in ours
@@ -494,5 +489,4 @@ def test_int96_has_no_bounds_so_no_row_is_lost(sqlite_catalog, tmp_path):
         (stats,) = file.column_stats.values()
         assert (stats.min_value, stats.max_value) == (None, None)
         assert lake.read_arrow("t", filter="a = TIMESTAMP '2020-01-01 00:00:59'").num_rows == 1
-    with open_lake(sqlite_catalog) as duck:
-        assert duck.sql("SELECT count(*) FROM t WHERE a = '2020-01-01 00:00:59'") == [(1,)]
+    assert by_duckdb(sqlite_catalog, "SELECT count(*) FROM t WHERE a = '2020-01-01 00:00:59'") == [(1,)]

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError
+from tests.interop.lakes import by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 FILES_ONLY = "CALL lake.set_option('data_inlining_row_limit', 0)"
@@ -175,9 +176,7 @@ def test_a_file_moved_out_of_its_folder_is_named(sqlite_catalog, tmp_path):
 
 
 def test_a_lake_with_its_files_elsewhere_is_read_there(sqlite_catalog, tmp_path):
-    with open_lake(sqlite_catalog) as reference:
-        for statement in [FILES_ONLY, TABLE, fill(0, 5)]:
-            reference.sql(statement)
+    by_duckdb(sqlite_catalog, FILES_ONLY, TABLE, fill(0, 5))
     moved = tmp_path / "moved"
     Path(sqlite_catalog.data_path).rename(moved)
     with open_lake(sqlite_catalog, f"{moved}/", override_data_path=True) as reference:
@@ -190,9 +189,7 @@ def test_a_lake_with_its_files_elsewhere_is_read_there(sqlite_catalog, tmp_path)
 
 
 def test_a_damaged_deletion_vector_is_named(sqlite_catalog):
-    with open_lake(sqlite_catalog) as reference:
-        for statement in [TABLE, *SCENARIOS["deletion vectors"][:4]]:
-            reference.sql(statement)
+    by_duckdb(sqlite_catalog, TABLE, *SCENARIOS["deletion vectors"][:4])
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         (file,) = lake.table_snapshot("t", with_files=True).files
         path = file.delete_file.path

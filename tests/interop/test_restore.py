@@ -18,6 +18,7 @@ from airflow_provider_ducklake.lake.format.snapshots import CommitKey, OnClear
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
 from tests.interop.job_columns import another_user
+from tests.interop.lakes import alone, by_duckdb
 from tests.interop.restoring import (
     Interrupted,
     assert_read_alike,
@@ -96,10 +97,9 @@ def assert_goes_on(catalog, history, steps, before):
 
 
 def snapshot_ids(catalog):
-    with open_lake(catalog) as reference:
-        return [
-            one for (one,) in reference.sql("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1")
-        ]
+    return [
+        one for (one,) in by_duckdb(catalog, "SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1")
+    ]
 
 
 @pytest.mark.timeout(3600)
@@ -199,8 +199,7 @@ def test_rows_come_back_with_their_ids_on_every_catalog(new_catalog, catalog_kin
         assert lake.verify() == []
         assert [(one.files_copied, one.rows_returned) for one in result.tables] == [(1, 30)]
     if catalog.is_for_the_reference:
-        with open_lake(catalog) as reference:
-            found = reference.sql("SELECT count(*), min(rowid), max(rowid), min(s) FROM t")
+        found = by_duckdb(catalog, "SELECT count(*), min(rowid), max(rowid), min(s) FROM t")
         assert found == [(30, 0, 29, "a0")]
 
 
@@ -228,8 +227,7 @@ def test_the_change_feed_shows_what_came_back_and_what_went(lake, catalog):
 
 
 def rows_at(catalog, version):
-    with open_lake(catalog) as reference:
-        return sorted(reference.sql(f"SELECT rowid, i, s FROM t AT (VERSION => {version})"))
+    return sorted(by_duckdb(catalog, f"SELECT rowid, i, s FROM t AT (VERSION => {version})"))
 
 
 def test_what_is_as_it_was_stays(lake, catalog):
@@ -240,15 +238,13 @@ def test_what_is_as_it_was_stays(lake, catalog):
     assert lake.restore("t", at=THEN).committed is None
     assert lake.restore("t", at=first).committed is None
 
-    with open_lake(catalog) as reference:
-        reference.sql("CREATE TABLE other (i INT)")
+    by_duckdb(catalog, "CREATE TABLE other (i INT)")
     assert lake.restore("t", at=THEN).committed is None
     with open_lake(catalog) as reference:
         reference.sql("CALL ducklake_flush_inlined_data('lake')")  # says that rows were deleted
     lake.restore("t", at=THEN)
     assert rows_at(catalog, lake.current_snapshot().id) == rows_at(catalog, THEN)
-    with open_lake(catalog) as reference:
-        reference.sql("DELETE FROM t WHERE i = 1")
+    by_duckdb(catalog, "DELETE FROM t WHERE i = 1")
     assert lake.restore("t", at=THEN).committed is not None
     assert rows_at(catalog, lake.current_snapshot().id) == rows_at(catalog, THEN)
 
@@ -288,8 +284,7 @@ def test_types_that_are_not_written_are_refused_also_by_a_dry_run(lake, catalog,
         assert reference.sql(texts) == rows
         reference.sql("DROP TABLE v")
     lake.restore("v", at=then)  # its file as it is
-    with open_lake(catalog) as reference:
-        assert reference.sql(texts) == before
+    assert by_duckdb(catalog, texts) == before
 
 
 REFUSED = {
@@ -306,8 +301,7 @@ REFUSED = {
 @pytest.mark.parametrize("why", REFUSED)
 def test_it_is_refused_where_the_snapshot(lake, why):
     arguments, error, words = REFUSED[why]
-    with lake.transaction() as tx:
-        tx.create_table("new", {"i": "int64"})
+    alone(lake).create_table("new", {"i": "int64"})
     lake.expire_snapshots(snapshots=[2])
     newest = lake.current_snapshot()
 
@@ -338,8 +332,7 @@ def test_who_may_not_create_our_table_is_refused_before_anything_is_copied(new_c
             tx.create_table("t", {"i": "int64"})
             tx.append_arrow("t", pa.table({"i": pa.array(range(40), pa.int64())}))
         then = lake.current_snapshot().id
-        with lake.transaction() as tx:
-            tx.truncate("t")
+        alone(lake).truncate("t")
         lake.jobs.register(str(uuid.uuid4()), f"{lake.data_path}main/t/x/")  # tables of ours that are there
         files, protected = sorted(tmp_path.rglob("*")), lake.jobs.protected_prefixes()
         with another_user(catalog, on_schema="USAGE") as theirs, Lake.connect(theirs.sqlalchemy_url) as other:
@@ -384,8 +377,7 @@ def test_what_changes_the_table_meanwhile_is_a_conflict(interrupted, catalog, tm
 
 
 def run(catalog, statement):
-    with open_lake(catalog) as reference:
-        reference.sql(statement)
+    by_duckdb(catalog, statement)
 
 
 def test_an_expiry_meanwhile_is_a_conflict(interrupted):
@@ -427,8 +419,7 @@ def test_a_try_that_is_killed_after_its_commit_has_made_it(interrupted, lake, ca
     interrupted.afterwards = kill
     with pytest.raises(Killed):
         interrupted.restore("t", at=THEN, commit_key=interrupted.writes.keyed_commit(CommitKey(("task",))))
-    with open_lake(catalog) as reference:
-        reference.sql("INSERT INTO t VALUES (999, 'later')")
+    by_duckdb(catalog, "INSERT INTO t VALUES (999, 'later')")
     newest = lake.current_snapshot().id
 
     done = lake.restore("t", at=THEN, commit_key=lake.writes.keyed_commit(CommitKey(("task",))))
@@ -455,8 +446,7 @@ def test_files_that_were_never_ended_do_not_come_back_twice(new_catalog, catalog
         lake.restore("t", at=2)
         assert lake.verify() == []
         assert sorted(lake.read_arrow("t")["i"].to_pylist()) == [0, 1, 3, 4]
-    with open_lake(catalog) as reference:
-        assert reference.sql("SELECT i FROM t ORDER BY i") == [(0,), (1,), (3,), (4,)]
+    assert by_duckdb(catalog, "SELECT i FROM t ORDER BY i") == [(0,), (1,), (3,), (4,)]
 
 
 def test_a_snapshot_that_flushed_and_inserted_is_a_change(sqlite_catalog):
@@ -468,5 +458,4 @@ def test_a_snapshot_that_flushed_and_inserted_is_a_change(sqlite_catalog):
         )
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         assert lake.restore("m", at=2).committed is not None
-    with open_lake(sqlite_catalog) as reference:
-        assert reference.sql("FROM m ORDER BY i") == [(1,), (2,)]
+    assert by_duckdb(sqlite_catalog, "FROM m ORDER BY i") == [(1,), (2,)]

@@ -8,7 +8,8 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import AlreadyExistsError, TransactionConflictError
-from tests.interop.restoring import Interrupted, assert_read_alike, forget_all_but_the_newest, newest, run
+from tests.interop.lakes import alone, by_duckdb
+from tests.interop.restoring import Interrupted, assert_read_alike, forget_all_but_the_newest, newest
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.both_versions
@@ -74,7 +75,7 @@ def test_definitions_come_back(new_catalog, seed, size):
     ):
         for rows_change in (True,) if size == "ci" else (True, False):
             catalog = new_catalog("sqlite")
-            run(catalog, *TABLE)
+            by_duckdb(catalog, *TABLE)
             try:
                 with Lake.connect(catalog.sqlalchemy_url) as lake:
                     assert_definition_comes_back(lake, catalog, kind, rows_change=rows_change)
@@ -84,25 +85,25 @@ def test_definitions_come_back(new_catalog, seed, size):
 
 def assert_definition_comes_back(lake, catalog, kind, *, rows_change):
     then = newest(lake)
-    table, rows, comments = definition(lake, "t"), run(catalog, ROWS), run(catalog, COMMENTS)
+    table, rows, comments = definition(lake, "t"), by_duckdb(catalog, ROWS), by_duckdb(catalog, COMMENTS)
     if rows_change:
         insert = "INSERT INTO t (i, k) SELECT i, 'k3' FROM range(20) r(i)"
-        run(catalog, insert, "DELETE FROM t WHERE k = 'k0'")
-    run(catalog, *SINCE[kind])
+        by_duckdb(catalog, insert, "DELETE FROM t WHERE k = 'k0'")
+    by_duckdb(catalog, *SINCE[kind])
 
     restored = lake.restore("t", at=then)
 
     assert restored.committed is not None
     assert definition(lake, "t") == table
-    assert sorted(run(catalog, ROWS)) == sorted(rows)
-    assert sorted(run(catalog, COMMENTS)) == sorted(comments)
+    assert sorted(by_duckdb(catalog, ROWS)) == sorted(rows)
+    assert sorted(by_duckdb(catalog, COMMENTS)) == sorted(comments)
     assert lake.verify() == []
     assert_read_alike(lake, catalog)
     if kind == "nullability":  # DuckDB 1.5.5 cannot flush such a table: docs/compatibility.md
         with pytest.raises(duckdb.ConstraintException, match="NOT NULL"):
-            run(catalog, "CALL ducklake_flush_inlined_data('lake')")
+            by_duckdb(catalog, "CALL ducklake_flush_inlined_data('lake')")
         lake.flush_inlined_data("t")
-    counts = run(
+    counts = by_duckdb(
         catalog,
         "INSERT INTO t (i) VALUES (500)",
         "INSERT INTO t (i, k) SELECT i, 'k4' FROM range(600, 630) r(i)",
@@ -115,71 +116,73 @@ def assert_definition_comes_back(lake, catalog, kind, *, rows_change):
     )
     assert counts == [(71, 780 - 2 + 100 + 500 + sum(range(600, 630)), 71, 71)]
     assert lake.verify() == []
-    shown = run(catalog, ROWS)
+    shown = by_duckdb(catalog, ROWS)
     forget_all_but_the_newest(catalog)
-    assert sorted(run(catalog, ROWS)) == sorted(shown)
+    assert sorted(by_duckdb(catalog, ROWS)) == sorted(shown)
     assert lake.verify() == []
 
 
 def test_no_column_gets_the_id_of_one_that_came_and_went(lake, sqlite_catalog):
-    run(sqlite_catalog, "CREATE TABLE t (i INT)", "INSERT INTO t VALUES (1)")
+    by_duckdb(sqlite_catalog, "CREATE TABLE t (i INT)", "INSERT INTO t VALUES (1)")
     then = newest(lake)
-    run(sqlite_catalog, "ALTER TABLE t ADD COLUMN x INT", "INSERT INTO t VALUES (2, 3)")
+    by_duckdb(sqlite_catalog, "ALTER TABLE t ADD COLUMN x INT", "INSERT INTO t VALUES (2, 3)")
     between = newest(lake)
     lake.restore("t", at=then)
-    run(sqlite_catalog, "ALTER TABLE t ADD COLUMN y INT DEFAULT 5", "INSERT INTO t VALUES (4, 6)")
+    by_duckdb(sqlite_catalog, "ALTER TABLE t ADD COLUMN y INT DEFAULT 5", "INSERT INTO t VALUES (4, 6)")
 
     assert [one.id for one in lake.table_snapshot("t").schema.columns] == [1, 3]
-    assert run(sqlite_catalog, "FROM t ORDER BY i") == [(1, 5), (4, 6)]
+    assert by_duckdb(sqlite_catalog, "FROM t ORDER BY i") == [(1, 5), (4, 6)]
 
     lake.restore("t", at=between)
-    assert run(sqlite_catalog, "FROM t ORDER BY i") == [(1, None), (2, 3)]
+    assert by_duckdb(sqlite_catalog, "FROM t ORDER BY i") == [(1, None), (2, 3)]
     assert [one.id for one in lake.table_snapshot("t").schema.columns] == [1, 2]
     assert lake.verify() == []
 
 
 def test_a_renamed_table_is_found_by_either_name(lake, sqlite_catalog):
-    run(sqlite_catalog, "CREATE TABLE t AS SELECT 1 AS i")
+    by_duckdb(sqlite_catalog, "CREATE TABLE t AS SELECT 1 AS i")
     then = newest(lake)
-    run(sqlite_catalog, "ALTER TABLE t RENAME TO u", "DELETE FROM u")
+    by_duckdb(sqlite_catalog, "ALTER TABLE t RENAME TO u", "DELETE FROM u")
 
     assert lake.restore("u", at=then).tables[0].name == "main.t"
-    assert run(sqlite_catalog, "FROM t") == [(1,)]
+    assert by_duckdb(sqlite_catalog, "FROM t") == [(1,)]
 
 
 @pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
 def test_a_name_that_somebody_else_has_is_not_taken(lake, sqlite_catalog, kind):
-    run(sqlite_catalog, "CREATE TABLE t AS SELECT 1 AS i")
+    by_duckdb(sqlite_catalog, "CREATE TABLE t AS SELECT 1 AS i")
     then = newest(lake)
-    run(sqlite_catalog, "ALTER TABLE t RENAME TO u", f"CREATE {kind} t AS SELECT 2 AS j")
+    by_duckdb(sqlite_catalog, "ALTER TABLE t RENAME TO u", f"CREATE {kind} t AS SELECT 2 AS j")
 
     with pytest.raises(AlreadyExistsError, match=r"main\.t"):
         lake.restore("t", at=then)
 
 
 def test_a_dropped_schema_without_tables_comes_back(lake, sqlite_catalog):
-    run(sqlite_catalog, "CREATE SCHEMA s", "CREATE VIEW s.v AS SELECT 5 AS i")
+    by_duckdb(sqlite_catalog, "CREATE SCHEMA s", "CREATE VIEW s.v AS SELECT 5 AS i")
     then, uuid = newest(lake), lake.reads.schema("s")
-    run(sqlite_catalog, "DROP SCHEMA s CASCADE")
+    by_duckdb(sqlite_catalog, "DROP SCHEMA s CASCADE")
 
     assert lake.restore(at=then).objects == ("schema s comes back", "view s.v comes back")
-    assert run(sqlite_catalog, "FROM s.v") == [(5,)]
+    assert by_duckdb(sqlite_catalog, "FROM s.v") == [(5,)]
     assert lake.reads.schema("s").path == uuid.path
     assert lake.verify() == []
 
 
 @pytest.mark.parametrize("drop", ["DROP MACRO s.m", "DROP SCHEMA s CASCADE"])
 def test_a_macro_whose_snapshot_expires_meanwhile_is_a_conflict(lake, sqlite_catalog, drop):
-    run(sqlite_catalog, "CREATE SCHEMA s", "CREATE MACRO s.m(a) AS a + 1", "CREATE TABLE t AS SELECT 1 AS i")
+    by_duckdb(
+        sqlite_catalog, "CREATE SCHEMA s", "CREATE MACRO s.m(a) AS a + 1", "CREATE TABLE t AS SELECT 1 AS i"
+    )
     then = newest(lake)
-    run(sqlite_catalog, drop)
+    by_duckdb(sqlite_catalog, drop)
 
     with Interrupted.connect(sqlite_catalog.sqlalchemy_url) as interrupted:
         interrupted.meanwhile = lambda: lake.expire_snapshots(keep_last=1)
         with pytest.raises(TransactionConflictError, match=f"expired snapshot {then}"):
             interrupted.restore(schema="s", at=then)
 
-    assert run(sqlite_catalog, "FROM t") == [(1,)]  # a macro without its text shuts the lake to DuckDB
+    assert by_duckdb(sqlite_catalog, "FROM t") == [(1,)]  # a macro without its text shuts the lake to DuckDB
 
 
 SCHEMA = (
@@ -223,41 +226,41 @@ OF_SCHEMA = (
 def test_what_a_schema_held_comes_back(lake, sqlite_catalog):
     for scope in ({"schema": "S"}, {}):
         assert_comes_back(lake, sqlite_catalog, scope)
-        run(
+        by_duckdb(
             sqlite_catalog, "DROP SCHEMA s CASCADE", "DROP TABLE outside", "DROP TABLE IF EXISTS born_outside"
         )
 
 
 def assert_comes_back(lake, sqlite_catalog, scope):
-    run(sqlite_catalog, *SCHEMA)
+    by_duckdb(sqlite_catalog, *SCHEMA)
     then = newest(lake)
-    shown, named = run(sqlite_catalog, SHOWN), run(sqlite_catalog, NAMED)
-    run(sqlite_catalog, *OF_SCHEMA)
+    shown, named = by_duckdb(sqlite_catalog, SHOWN), by_duckdb(sqlite_catalog, NAMED)
+    by_duckdb(sqlite_catalog, *OF_SCHEMA)
 
     result = lake.restore(at=then, **scope)
 
-    assert run(sqlite_catalog, SHOWN) == shown
-    assert run(sqlite_catalog, NAMED) == named
+    assert by_duckdb(sqlite_catalog, SHOWN) == shown
+    assert by_duckdb(sqlite_catalog, NAMED) == named
     assert ("born_outside" in [one.name for one in lake.tables()]) == bool(scope)
     assert "main.outside" not in [one.name for one in result.tables]
     assert lake.restore(at=then, **scope).committed is None
     forget_all_but_the_newest(sqlite_catalog)
-    assert run(sqlite_catalog, SHOWN) == shown
-    run(sqlite_catalog, "INSERT INTO s.kept SELECT i FROM range(100) r(i)")
+    assert by_duckdb(sqlite_catalog, SHOWN) == shown
+    by_duckdb(sqlite_catalog, "INSERT INTO s.kept SELECT i FROM range(100) r(i)")
     assert lake.verify() == []
 
 
 def test_schemas_made_since_go_with_all_they_hold(lake, sqlite_catalog):
-    run(sqlite_catalog, "CREATE TABLE t AS SELECT 1 AS i")
+    by_duckdb(sqlite_catalog, "CREATE TABLE t AS SELECT 1 AS i")
     then = newest(lake)
-    run(sqlite_catalog, *SCHEMA)
+    by_duckdb(sqlite_catalog, *SCHEMA)
 
     result = lake.restore(at=then)
 
     assert "schema s goes" in result.objects
-    assert run(sqlite_catalog, "SELECT schema_name FROM duckdb_schemas() WHERE database_name = 'lake'") == [
-        ("main",)
-    ]
+    assert by_duckdb(
+        sqlite_catalog, "SELECT schema_name FROM duckdb_schemas() WHERE database_name = 'lake'"
+    ) == [("main",)]
     assert [str(one) for one in lake.tables()] == ["main.t"]
     assert lake.verify() == []
 
@@ -268,9 +271,10 @@ def test_the_next_row_gets_an_id_of_its_own(lake, sqlite_catalog):
         tx.append_arrow("t", pa.table({"i": pa.array(range(50), pa.int64())}))
     then = newest(lake)
     lake.append_arrow("t", pa.table({"i": pa.array(range(50, 80), pa.int64())}))
-    with lake.transaction() as tx:
-        tx.drop_table("t")
+    alone(lake).drop_table("t")
     lake.restore("t", at=then)
     lake.append_arrow("t", pa.table({"i": pa.array([7], pa.int64())}))
 
-    assert run(sqlite_catalog, "SELECT max(rowid), count(DISTINCT rowid), count(*) FROM t") == [(80, 51, 51)]
+    assert by_duckdb(sqlite_catalog, "SELECT max(rowid), count(DISTINCT rowid), count(*) FROM t") == [
+        (80, 51, 51)
+    ]

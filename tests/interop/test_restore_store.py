@@ -16,6 +16,7 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     write_bytes,
 )
 from airflow_provider_ducklake.lake.storage.files.writing import copy_file
+from tests.interop.lakes import alone
 from tests.reference import s3
 
 BUCKET = "restore-bucket"
@@ -62,10 +63,8 @@ def test_a_lake_on_a_store_is_restored(options, tmp_path):
             tx.create_table("t", {"i": "int64", "k": "varchar"}, ["k"])
             tx.append_arrow("t", pa.table({"i": pa.array(range(40), pa.int64()), "k": ["a/b", "c"] * 20}))
         then = lake.current_snapshot().id
-        with lake.transaction() as tx:
-            tx.delete_rows("t", "i < 12")
-        with lake.transaction() as tx:
-            tx.drop_table("t")
+        alone(lake).delete_rows("t", "i < 12")
+        alone(lake).drop_table("t")
 
         (table,) = lake.restore("t", at=then).tables
 

@@ -8,6 +8,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.interop.flushing import feeds, seen_by_the_reference, seen_by_us
+from tests.interop.lakes import alone, by_duckdb
 from tests.interop.restoring import assert_read_alike
 from tests.reference.duckdb_lake import open_lake
 
@@ -33,14 +34,12 @@ def narrowed(catalog, type_, *, layout="", limit=10):
     first = pa.table({"id": [1, 2], "k": ["a", "b"], "c": pa.array([small] * 2, arrow)})
     lake.append_arrow("t", first)
     before = lake.current_snapshot().id
-    with lake.transaction() as tx:
-        tx.set_column_type("t", "c", wide)
+    alone(lake).set_column_type("t", "c", wide)
     schema = lake.read_arrow("t").schema
     for start in (3, 6):
         rows = [{"id": start + one, "k": "ab"[one % 2], "c": big} for one in range(3)]
         lake.append_arrow("t", pa.Table.from_pylist(rows, schema=schema))
-    with lake.transaction() as tx:
-        tx.delete_rows("t", "id = 5")
+    alone(lake).delete_rows("t", "id = 5")
     lake.restore("t", at=before)
     return lake
 
@@ -114,8 +113,7 @@ def test_a_table_that_was_narrowed_twice_reads_alike_after_each_step_of_upkeep(
             if callable(step):
                 step(lake)
         if isinstance(step, str):
-            with open_lake(sqlite_catalog) as reference:
-                reference.sql(step)
+            by_duckdb(sqlite_catalog, step)
         with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
             seen = seen_by_us(lake)
             assert {place: seen[place] for place in expected} == expected
@@ -134,12 +132,10 @@ def changes_by_the_reference(catalog):
 def test_the_feed_of_rows_that_all_ended_stays(sqlite_catalog):
     """Of one file, by two snapshots: those before the last by its delete file, the others by its end."""
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int64"})
+        alone(lake).create_table("t", {"id": "int64"})
         lake.append_arrow("t", pa.table({"id": [1, 2, 3]}))
         for condition in ("id = 2", "id > 0"):
-            with lake.transaction() as tx:
-                tx.delete_rows("t", condition)
+            alone(lake).delete_rows("t", condition)
         before, theirs = (feeds(lake), seen_by_us(lake)), changes_by_the_reference(sqlite_catalog)
 
         lake.flush_inlined_data()

@@ -33,6 +33,7 @@ from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing
 from airflow_provider_ducklake.lake.storage.rows.table_reader import read_rows
+from tests.interop.lakes import alone, by_duckdb
 from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -131,16 +132,14 @@ class Play:
         act()
 
     def create(self) -> None:
-        with self.lake.transaction() as tx:
-            tx.create_table("t", {"id": "int64"})
+        alone(self.lake).create_table("t", {"id": "int64"})
         self.note([])
 
     def drop(self) -> None:
         if self.now is None:
             self.create()
             return
-        with self.lake.transaction() as tx:
-            tx.drop_table("t")
+        alone(self.lake).drop_table("t")
         self.note(None)
 
     def append(self) -> None:
@@ -154,15 +153,13 @@ class Play:
         if not self.now:
             return
         limit = self.draw.choice(self.now)
-        with self.lake.transaction() as tx:
-            tx.delete_rows("t", f"id <= {limit}")
+        alone(self.lake).delete_rows("t", f"id <= {limit}")
         self.note([one for one in self.now if one > limit])
 
     def empty(self) -> None:
         if not self.now:
             return
-        with self.lake.transaction() as tx:
-            tx.truncate("t")
+        alone(self.lake).truncate("t")
         self.note([])
 
     def theirs(self) -> None:
@@ -348,8 +345,7 @@ class Play:
 
     def read_by_reference(self) -> None:
         if self.now is not None:
-            with open_lake(self.catalog) as reference:
-                assert [one for (one,) in reference.sql("SELECT id FROM t ORDER BY id")] == self.now
+            assert [one for (one,) in by_duckdb(self.catalog, "SELECT id FROM t ORDER BY id")] == self.now
 
 
 def is_locked(catalog: CatalogDatabase) -> bool:

@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID_COLUMN
 from tests.interop.changed_rows import commit_changes, row_changes
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -31,8 +32,7 @@ INSERT = "INSERT INTO t SELECT i, 's' || i FROM range({}, {}) r(i)"
 def new_lake(catalog: CatalogDatabase) -> Iterator[Lake]:
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "s": "varchar"})
+        alone(lake).create_table("t", {"i": "int64", "s": "varchar"})
         for first in (0, 20):
             lake.append_arrow("t", rows(range(first, first + 20)))
         yield lake
@@ -167,8 +167,7 @@ def test_the_reference_goes_on_where_we_stopped(catalog, reference_catalog, lake
 @pytest.fixture
 def inlining_lake(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "s": "varchar"})
+        alone(lake).create_table("t", {"i": "int64", "s": "varchar"})
         for numbers in (range(20), range(20, 40), [100, 101]):
             lake.append_arrow("t", rows(numbers))
         yield lake
@@ -268,8 +267,7 @@ def commit_while_others_do(lake: Lake, others: int) -> tuple[int, list[str]]:
         if path.endswith("-delete.parquet") and path not in written and not Path(path).exists():
             written.append(path)
             if len(written) <= others:
-                with lake.transaction() as tx:
-                    tx.create_schema(f"s{len(written)}")
+                alone(lake).create_schema(f"s{len(written)}")
         return lake.locate(path)
 
     table = lake.table_snapshot("t", with_files=True)
@@ -394,8 +392,7 @@ def test_two_stages_that_delete_from_one_file_are_refused(sqlite_lake):
 def test_a_file_that_was_merged_since_is_a_conflict(sqlite_catalog, sqlite_lake):
     table = sqlite_lake.table_snapshot("t", with_files=True)
     changes = row_changes(sqlite_lake, table, {table.files[0].id: [4]})
-    with open_lake(sqlite_catalog) as duck:
-        duck.sql("CALL ducklake_merge_adjacent_files('lake')")
+    by_duckdb(sqlite_catalog, "CALL ducklake_merge_adjacent_files('lake')")
 
     with pytest.raises(TransactionConflictError, match="no longer has data file"):
         sqlite_lake.writes.row_changes(table, changes)
@@ -413,8 +410,7 @@ def test_a_row_deleted_twice_is_refused(sqlite_catalog, sqlite_lake):
 
 def test_a_file_ends_only_when_its_last_row_goes_whatever_the_catalog_counts(sqlite_catalog, sqlite_lake):
     """Another writer may have counted more deletes than there are: their file is read first."""
-    with open_lake(sqlite_catalog) as duck:
-        duck.sql("DELETE FROM t WHERE i IN (3, 4)")
+    by_duckdb(sqlite_catalog, "DELETE FROM t WHERE i IN (3, 4)")
     inflate_delete_count(sqlite_lake, 19)
 
     change(sqlite_lake, {0: [7]})

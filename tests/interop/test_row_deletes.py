@@ -10,6 +10,7 @@ from airflow_provider_ducklake.lake.errors import InvalidInputError, Transaction
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import Truncate
 from tests.interop.compacting import merge_adjacent
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -21,10 +22,8 @@ TWENTY = pa.table({"i": pa.array(range(20), pa.int64())})
 @pytest.fixture
 def lake(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
-        with lake.transaction() as tx:
-            tx.append_arrow("t", TWENTY)
+        alone(lake).create_table("t", {"i": "int64"})
+        alone(lake).append_arrow("t", TWENTY)
         yield lake
 
 
@@ -34,8 +33,7 @@ def only_file(lake: Lake) -> int:
 
 
 def delete(lake: Lake, *positions: int) -> None:
-    with lake.transaction() as tx:
-        tx.delete_at("t", {only_file(lake): positions})
+    alone(lake).delete_at("t", {only_file(lake): positions})
 
 
 def values(duck, at: str = "") -> list[int]:
@@ -93,10 +91,8 @@ def test_catalogs_equal_the_references(catalog, reference_catalog, lake):
 
 
 def test_few_deletes_stay_in_the_catalog_as_the_references(catalog, reference_catalog, lake):
-    with lake.transaction() as tx:
-        tx.append_arrow("t", pa.table({"i": pa.array([100, 101], pa.int64())}))
-    with lake.transaction() as tx:
-        tx.delete_at("t", {only_file(lake): [3, 4]}, row_ids=[21])
+    alone(lake).append_arrow("t", pa.table({"i": pa.array([100, 101], pa.int64())}))
+    alone(lake).delete_at("t", {only_file(lake): [3, 4]}, row_ids=[21])
     with open_lake(reference_catalog) as duck:
         duck.sql("CREATE TABLE t (i bigint)")
         duck.sql("CALL lake.set_option('data_inlining_row_limit', 10)")
@@ -115,10 +111,8 @@ def test_few_deletes_stay_in_the_catalog_as_the_references(catalog, reference_ca
 
 
 def test_row_ids_of_no_live_row_in_the_catalog_are_refused(catalog, lake):
-    with lake.transaction() as tx:
-        tx.append_arrow("t", pa.table({"i": pa.array([100, 101], pa.int64())}))
-    with lake.transaction() as tx:
-        tx.delete_at("t", row_ids=[20])
+    alone(lake).append_arrow("t", pa.table({"i": pa.array([100, 101], pa.int64())}))
+    alone(lake).delete_at("t", row_ids=[20])
     before = dump_catalog(catalog)
 
     for absent in (20, 3, 99):  # deleted before; in a data file; never there
@@ -134,10 +128,8 @@ def test_row_ids_of_no_live_row_in_the_catalog_are_refused(catalog, lake):
 def test_more_rows_than_a_statement_has_parameters_are_deleted(catalog, lake):
     rows = 33_000
     lake.set_option("data_inlining_row_limit", rows)
-    with lake.transaction() as tx:
-        tx.append_arrow("t", pa.table({"i": pa.array(range(rows), pa.int64())}))
-    with lake.transaction() as tx:
-        tx.delete_at("t", row_ids=range(20, 20 + rows))
+    alone(lake).append_arrow("t", pa.table({"i": pa.array(range(rows), pa.int64())}))
+    alone(lake).delete_at("t", row_ids=range(20, 20 + rows))
 
     with open_lake(catalog) as duck:
         assert values(duck) == list(range(20))
@@ -146,8 +138,7 @@ def test_more_rows_than_a_statement_has_parameters_are_deleted(catalog, lake):
 def test_each_file_may_keep_that_many_deletes_in_the_catalog_as_the_references(
     catalog, reference_catalog, lake
 ):
-    with lake.transaction() as tx:
-        tx.append_arrow("t", TWENTY)
+    alone(lake).append_arrow("t", TWENTY)
     files = lake.table_snapshot("t", with_files=True).files
     with lake.transaction() as tx:
         tx.append_arrow("t", pa.table({"i": pa.array(range(100, 120), pa.int64())}))
@@ -182,8 +173,7 @@ def test_ids_inside_a_delete_file_are_those_of_the_commit(catalog, lake):
     delete(lake, 3)
     with lake.transaction() as tx:
         tx.delete_at("t", {only_file(lake): [7]})
-        with lake.transaction() as other:
-            other.create_schema("meanwhile")
+        alone(lake).create_schema("meanwhile")
     assert tx.committed.id == 5
 
     with open_lake(catalog) as duck:
@@ -219,8 +209,7 @@ def test_positions_that_cannot_be_deleted_are_refused(lake, positions, said):
 
 
 def truncate(lake: Lake) -> None:
-    with lake.transaction() as tx:
-        tx.truncate("t")
+    alone(lake).truncate("t")
 
 
 def replace_all(lake: Lake) -> None:
@@ -256,11 +245,9 @@ def test_rows_marked_before_their_file_ended_went_before(catalog, lake, end):
 
 
 def test_a_row_marked_while_we_empty_the_table_is_a_conflict(catalog, lake):
-    with open_lake(catalog, data_inlining_row_limit=10) as duck:
-        duck.sql("DELETE FROM t WHERE i = 3")
+    by_duckdb(catalog, "DELETE FROM t WHERE i = 3", data_inlining_row_limit=10)
     table = lake.table_snapshot("t")
-    with open_lake(catalog, data_inlining_row_limit=10) as duck:
-        duck.sql("DELETE FROM t WHERE i = 4")
+    by_duckdb(catalog, "DELETE FROM t WHERE i = 4", data_inlining_row_limit=10)
     with pytest.raises(TransactionConflictError):
         lake.committer.commit(table.snapshot.id, [Truncate(table.table_id, table.name)], CommitInfo())
     with open_lake(catalog) as duck:
@@ -291,6 +278,5 @@ def test_files_merged_while_rows_are_looked_for_are_a_conflict(catalog, lake, mo
         tx.delete_rows("m", "i IN (3, 13)")
     monkeypatch.undo()
 
-    with lake.transaction() as tx:
-        assert tx.delete_rows("m", "i IN (3, 13)") == 2
+    assert alone(lake).delete_rows("m", "i IN (3, 13)") == 2
     assert lake.row_count("m") == 18

@@ -9,6 +9,7 @@ from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import DropTable, Truncate
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 WALKS, STEPS = 2, 14
@@ -31,8 +32,7 @@ def test_a_drawn_history_of_inserts_deletes_and_overwrites_is_counted_exactly(ca
 
 def _step(lake, catalog, draw):
     if ("main", "t") not in {(str(one.schema), one.name) for one in lake.tables()}:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "k": "int64"}, partition_by=draw.choice([(), ("k",)]))
+        alone(lake).create_table("t", {"i": "int64", "k": "int64"}, partition_by=draw.choice([(), ("k",)]))
     table = lake.table_snapshot("t")
     low, size = draw.randrange(100), draw.choice([1, 4, 60])
     match draw.choice(
@@ -47,8 +47,7 @@ def _step(lake, catalog, draw):
                     "CALL ducklake_flush_inlined_data('lake')",
                 ]
             )
-            with open_lake(catalog) as duck:
-                duck.sql(statement)
+            by_duckdb(catalog, statement)
         case "arrow":
             with lake.transaction() as tx:
                 tx.append_arrow("t", pa.table({"i": range(low, low + size), "k": [draw.randrange(3)] * size}))

@@ -7,6 +7,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from tests.interop.inlined_lake import shown
+from tests.interop.lakes import alone
 from tests.reference.duckdb_lake import open_lake
 
 SETTINGS = (
@@ -52,8 +53,7 @@ def test_rows_go_through_a_commit_as_they_are(odd_server):
 
 def test_the_reference_reads_minus_zero_as_it_was(postgres_catalog):
     with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", TYPES)
+        alone(lake).create_table("t", TYPES)
         lake.append_arrow("t", ROWS)
     with open_lake(postgres_catalog) as duck:
         assert shown(duck.sql("SELECT * FROM t")) == shown([tuple(row.values()) for row in ROWS.to_pylist()])
@@ -62,8 +62,7 @@ def test_the_reference_reads_minus_zero_as_it_was(postgres_catalog):
 @pytest.mark.parametrize("text", ["a NUL \0", "half a character \ud83d"])
 def test_a_message_that_is_no_text_for_a_database_is_refused_before_it_gets_there(postgres_catalog, text):
     with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
         with pytest.raises(InvalidInputError, match="message or author"):
             lake.append_arrow("t", pa.table({"i": range(100)}), message=text)
 

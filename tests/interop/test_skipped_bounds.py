@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
 )
 from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -48,8 +49,7 @@ def rows(*ids: int) -> pa.Table:
 def lake(request, catalog: CatalogDatabase):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=request.param) as opened:
         opened.set_option("data_inlining_row_limit", 0)
-        with opened.transaction() as tx:
-            tx.create_table("t", COLUMNS)
+        alone(opened).create_table("t", COLUMNS)
         yield opened
 
 
@@ -83,8 +83,7 @@ def append(lake: Lake, _folder) -> None:
 def add_files(lake: Lake, folder) -> None:
     path = f"{folder}/given.parquet"
     pq.write_table(rows(1, 2, 3), path)
-    with lake.transaction() as tx:
-        tx.add_data_files("t", [path])
+    alone(lake).add_data_files("t", [path])
 
 
 def flush(lake: Lake, _folder) -> None:
@@ -96,15 +95,13 @@ def flush(lake: Lake, _folder) -> None:
 def restore(lake: Lake, _folder) -> None:
     lake.append_arrow("t", rows(1, 2, 3))
     before = lake.current_snapshot().id
-    with lake.transaction() as tx:
-        tx.truncate("t")
+    alone(lake).truncate("t")
     lake.restore("t", at=before)
 
 
 def delete(lake: Lake, _folder) -> None:
     lake.append_arrow("t", rows(1, 2, 3))
-    with lake.transaction() as tx:
-        tx.delete_rows("t", "x = 1.0")
+    alone(lake).delete_rows("t", "x = 1.0")
 
 
 def merge(lake: Lake, _folder) -> None:
@@ -115,8 +112,7 @@ def merge(lake: Lake, _folder) -> None:
 
 def rewrite_rows(lake: Lake, _folder) -> None:
     lake.append_arrow("t", rows(1, 2, 3, 4))
-    with lake.transaction() as tx:
-        tx.delete_at("t", {0: [3]})
+    alone(lake).delete_at("t", {0: [3]})
     assert rewrite(lake) is not None
 
 
@@ -177,8 +173,7 @@ def test_an_option_of_the_same_transaction_holds(lake, catalog):
 
 def test_a_column_that_came_later_into_a_skipped_struct_is_skipped(lake, catalog):
     skip(lake)
-    with lake.transaction() as tx:
-        tx.add_column("t", "s.b.d", "int32")
+    alone(lake).add_column("t", "s.b.d", "int32")
 
     with lake.transaction() as tx:
         values = rows(1)
@@ -291,8 +286,7 @@ def test_a_partition_key_set_since_cannot_be_skipped(lake, catalog):
 def test_duckdb_1_5_works_on_a_lake_with_the_option(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", COLUMNS)
+        alone(lake).create_table("t", COLUMNS)
         skip(lake)
         lake.append_arrow("t", rows(1, 2, 3))
     with open_lake(sqlite_catalog) as duck:
@@ -308,15 +302,13 @@ def test_duckdb_1_5_works_on_a_lake_with_the_option(sqlite_catalog):
         lake.append_arrow("t", rows(500))
         assert lake.read_arrow("t", filter="x = 2000.0").num_rows == 1
         assert lake.verify() == []
-    with open_lake(sqlite_catalog) as duck:
-        assert duck.sql("SELECT count(*) FROM t WHERE x = 250 OR x = 1000") == [(51,)]
+    assert by_duckdb(sqlite_catalog, "SELECT count(*) FROM t WHERE x = 250 OR x = 1000") == [(51,)]
 
 
 def test_ducklakepy_and_we_take_turns(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", COLUMNS)
+        alone(lake).create_table("t", COLUMNS)
         skip(lake)
         lake.append_arrow("t", rows(1, 2, 3))
     with ducklakepy_lake.open_lake(sqlite_catalog) as theirs:

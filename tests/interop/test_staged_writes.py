@@ -23,6 +23,7 @@ from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.writes.staged import commit_writes, discard, read_staged, tidy_up
 from airflow_provider_ducklake.lake.writes.verb import Commit
+from tests.interop.lakes import alone, by_duckdb
 from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -37,9 +38,7 @@ def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
     """A lake with the tables orders and lines, in the catalog that the test asks for."""
     name = "catalog" if "catalog" in request.fixturenames else "sqlite_catalog"
     catalog: CatalogDatabase = request.getfixturevalue(name)
-    with open_lake(catalog, data_inlining_row_limit=0) as reference:
-        for statement in TABLES.split(";"):
-            reference.sql(statement)
+    by_duckdb(catalog, *TABLES.split(";"), data_inlining_row_limit=0)
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         lake.writes.keyed_commit(CommitKey(("the first makes the table of keys",)))
         yield lake
@@ -51,8 +50,7 @@ def commit(lake: Lake, *staged: StagedWrite, key: str | None = None) -> Committe
 
 
 def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple]:
-    with open_lake(catalog, data_inlining_row_limit=0) as reference:
-        return reference.sql(sql)
+    return by_duckdb(catalog, sql, data_inlining_row_limit=0)
 
 
 def ids(catalog: CatalogDatabase, table: str = "orders") -> list[int]:
@@ -150,10 +148,7 @@ def test_a_schema_that_came_to_be_meanwhile_takes_the_tables(sqlite_catalog, lak
     assert (ids(sqlite_catalog, "new.a"), ids(sqlite_catalog, "new.b")) == ([1], [1, 2])
     assert duckdb(
         sqlite_catalog, "SELECT DISTINCT table_schema FROM information_schema.tables ORDER BY 1"
-    ) == [
-        ("NEW",),
-        ("main",),
-    ]
+    ) == [("NEW",), ("main",)]
 
 
 def test_a_table_of_a_new_schema_can_be_read_before_its_commit(lake):
@@ -169,8 +164,7 @@ def test_a_nested_schema_is_created_in_the_one_that_is_there(tmp_path):
         lake.writes.keyed_commit(CommitKey(("the first makes the table of keys",)))
         with pytest.raises(errors.SchemaNotFoundError, match=r"Schema 'sales' does not exist"):
             stage(lake, "sales.europe.t", rows_of(1), creates=True)
-        with lake.transaction() as tx:
-            tx.create_schema("Sales")
+        alone(lake).create_schema("Sales")
         staged = [stage(lake, f"sales.europe.{name}", rows_of(1), creates=True) for name in ("t", "u")]
 
         commit(lake, *staged)
@@ -362,8 +356,7 @@ def test_jobs_are_protected_until_they_are_released_or_too_old(catalog):
 @pytest.mark.every_catalog
 def test_a_commit_releases_its_jobs_and_their_files_are_found_for_as_long_as_they_are_the_lakes(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("orders", {"id": "int64"})
+        alone(lake).create_table("orders", {"id": "int64"})
         staged = stage(lake, "orders", rows_of(1, 2))
 
         committed = commit(lake, staged)
@@ -372,8 +365,7 @@ def test_a_commit_releases_its_jobs_and_their_files_are_found_for_as_long_as_the
         assert (is_open(lake, staged), lake.jobs.snapshot_of(staged.job_id)) == (False, committed.id)
         with pytest.raises(errors.FilesReleasedError):
             commit(lake, staged)
-        with lake.transaction() as tx:
-            tx.truncate("orders")
+        alone(lake).truncate("orders")
         assert lake.jobs.snapshot_of(staged.job_id) == committed.id
         lake.expire_snapshots(keep_last=1)
         assert lake.jobs.snapshot_of(staged.job_id) == 0
@@ -384,8 +376,7 @@ def test_of_two_who_commit_or_discard_one_write_at_once_one_wins(new_catalog, ki
     """Each round commits two writes of its own as well: those land, whoever else commits."""
     catalog = new_catalog(kind)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("orders", {"id": "int64"})
+        alone(lake).create_table("orders", {"id": "int64"})
         for number in range(4):
             shared = stage(lake, "orders", rows_of(number))
             own = [stage(lake, "orders", rows_of(100 + number)), stage(lake, "orders", rows_of(200 + number))]

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -16,9 +17,7 @@ def append(catalog, rows: pa.Table) -> None:
 
 
 def test_an_inlined_nan_hides_no_number_that_we_append(catalog):
-    with open_lake(catalog) as reference:
-        reference.sql("CREATE TABLE t (d DOUBLE)")
-        reference.sql("INSERT INTO t VALUES ('nan')")
+    by_duckdb(catalog, "CREATE TABLE t (d DOUBLE)", "INSERT INTO t VALUES ('nan')")
 
     append(catalog, pa.table({"d": [1.0]}))
 
@@ -30,9 +29,7 @@ def test_an_inlined_nan_hides_no_number_that_we_append(catalog):
 
 
 def test_an_inlined_text_that_no_bound_covers_is_found_after_our_append(catalog):
-    with open_lake(catalog) as reference:
-        reference.sql("CREATE TABLE t (s VARCHAR)")
-        reference.sql("INSERT INTO t VALUES ('a' || chr(0))")
+    by_duckdb(catalog, "CREATE TABLE t (s VARCHAR)", "INSERT INTO t VALUES ('a' || chr(0))")
 
     append(catalog, pa.table({"s": ["m"]}))
 
@@ -64,8 +61,7 @@ def test_whether_a_column_has_nan_stays_unknown_after_inlined_numbers(catalog):
 
     (stats,) = dump_catalog(catalog)["ducklake_table_column_stats"]
     assert stats["contains_nan"] in (None, 1, True)
-    with open_lake(catalog) as reference:
-        assert reference.sql("SELECT count(*) FROM t WHERE isnan(d)") == [(1,)]
+    assert by_duckdb(catalog, "SELECT count(*) FROM t WHERE isnan(d)") == [(1,)]
 
 
 @pytest.mark.parametrize("inlining", [0, 10])

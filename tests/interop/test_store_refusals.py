@@ -135,20 +135,14 @@ TOLD = [
 @pytest.mark.parametrize(("name", "operation"), TOLD)
 def test_a_refusal_is_told_from_others(store, options, name, operation):
     refusal, said = REFUSALS[name]
-    with (
-        proxy(store, lambda _: refusal) as url,
-        pytest.raises(StorageError, match=said),
-    ):
+    with proxy(store, lambda _: refusal) as url, pytest.raises(StorageError, match=said):
         OPERATIONS[operation]({**options, **FASTER, "endpoint_url": url})
 
 
 @pytest.mark.parametrize("library", ["fsspec"], indirect=True)  # Arrow tries for minutes
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_store_that_does_not_answer_is_no_missing_file(store, options, operation):
-    with (
-        proxy(store, lambda _: Drop()) as url,
-        pytest.raises(StorageError, match="does not answer"),
-    ):
+    with proxy(store, lambda _: Drop()) as url, pytest.raises(StorageError, match="does not answer"):
         OPERATIONS[operation]({**options, **FASTER, "endpoint_url": url})
 
 

@@ -9,6 +9,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.versions import write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.interop.compacting import merge_adjacent
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -181,8 +182,7 @@ def test_numbers_that_the_reference_sets_are_as_great_as_a_writer_takes_them(sql
         lake.append_arrow("t", rows)
         merge_adjacent(lake)
         assert len(lake.files("t")) == 1
-    with open_lake(sqlite_catalog) as duck:
-        assert duck.sql("SELECT count(*), sum(id) FROM t") == [(2000, 999000)]
+    assert by_duckdb(sqlite_catalog, "SELECT count(*), sum(id) FROM t") == [(2000, 999000)]
 
 
 def test_a_share_is_from_0_to_1(sqlite_lake):
@@ -280,8 +280,7 @@ def test_epoch_keys_of_a_new_table_are_read_by_ducklakepy(sqlite_catalog):
 
 
 def test_both_ways_to_create_a_table_take_keys(sqlite_lake, sqlite_catalog):
-    with sqlite_lake.transaction() as tx:
-        tx.create_table("n", {"id": "int64", "day": "date"}, ["year(day)"], sort_by=["id DESC"])
+    alone(sqlite_lake).create_table("n", {"id": "int64", "day": "date"}, ["year(day)"], sort_by=["id DESC"])
 
     found = dump_catalog(sqlite_catalog)
     assert [row["transform"] for row in found["ducklake_partition_column"]] == ["year"]

@@ -16,6 +16,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.tags import LONGEST_NAME
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -38,14 +39,11 @@ HISTORY = (
 
 
 def write_history(catalog: CatalogDatabase) -> None:
-    with open_lake(catalog) as reference:
-        for statement in HISTORY:
-            reference.sql(statement)
+    by_duckdb(catalog, *HISTORY)
 
 
-def by_duckdb(catalog: CatalogDatabase, version: int, table: str = "t") -> list[tuple[Any, ...]]:
-    with open_lake(catalog) as reference:
-        return sorted(reference.sql(f"SELECT rowid, * FROM {table} AT (VERSION => {version})"))
+def seen_by_duckdb(catalog: CatalogDatabase, version: int, table: str = "t") -> list[tuple[Any, ...]]:
+    return sorted(by_duckdb(catalog, f"SELECT rowid, * FROM {table} AT (VERSION => {version})"))
 
 
 def by_us(lake: Lake, at: Any, table: str = "t") -> list[tuple[Any, ...]]:
@@ -74,8 +72,7 @@ def lake(catalog: CatalogDatabase):
 def own(catalog: CatalogDatabase):
     """A lake of ours in any database: snapshot 2 has a row, 3 another."""
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as opened:
-        with opened.transaction() as tx:
-            tx.create_table("main.t", {"i": "int64"})
+        alone(opened).create_table("main.t", {"i": "int64"})
         for number in (1, 2):
             opened.append_arrow("main.t", pa.table({"i": [number]}))
         yield opened
@@ -87,8 +84,8 @@ def clean(lake: Lake) -> None:
 
 
 def test_a_tag_survives_expiry_and_clean_up_and_goes_once_it_is_removed(lake, catalog):
-    ours, theirs = by_us(lake, CLOSE), by_duckdb(catalog, CLOSE)
-    dropped = by_duckdb(catalog, CLOSE, "gone")
+    ours, theirs = by_us(lake, CLOSE), seen_by_duckdb(catalog, CLOSE)
+    dropped = seen_by_duckdb(catalog, CLOSE, "gone")
     assert len(ours) == len(theirs) == 30
     lake.tag("q3-close", CLOSE)
 
@@ -100,8 +97,8 @@ def test_a_tag_survives_expiry_and_clean_up_and_goes_once_it_is_removed(lake, ca
     assert [one.id for one in planned.snapshots] == [one.id for one in done.snapshots]
     assert [one.id for one in lake.snapshots()] == [CLOSE, len(HISTORY)]
     assert by_us(lake, "tag:q3-close") == by_us(lake, CLOSE) == ours
-    assert by_duckdb(catalog, CLOSE) == theirs
-    assert by_duckdb(catalog, CLOSE, "gone") == dropped
+    assert seen_by_duckdb(catalog, CLOSE) == theirs
+    assert seen_by_duckdb(catalog, CLOSE, "gone") == dropped
     assert by_us(lake, "tag:q3-close", "gone") == [row[1:] for row in dropped]
     assert lake.verify() == []
 
@@ -134,8 +131,7 @@ def test_every_catalog_keeps_what_is_tagged(own):
     assert (upper.snapshot_time, upper.is_lost) == (own.snapshot_at(2).time, False)
     assert upper.tagged_at <= datetime.now(UTC) + timedelta(minutes=1)
     assert (lower.name, lower.snapshot_id) == ("quarter", 3)
-    with own.transaction() as tx:
-        tx.delete_rows("main.t", "i = 1")
+    alone(own).delete_rows("main.t", "i = 1")
     result = own.expire_snapshots(keep_last=1)
     clean(own)
     assert ([one.id for one in result.snapshots], result.kept_by_tags) == ([0, 1], 2)
@@ -152,8 +148,7 @@ def test_every_catalog_keeps_what_is_tagged(own):
 def test_a_tag_names_a_snapshot_wherever_one_can_be_named(own):
     own.tag("one", 2)
     own.tag("two", 3)
-    with own.transaction() as tx:
-        tx.delete_rows("main.t", "i = 1")
+    alone(own).delete_rows("main.t", "i = 1")
 
     assert by_us(own, "tag:one") == [(1,)]
     assert by_us(own.as_of("tag:one"), None) == [(1,)]
@@ -266,8 +261,7 @@ def test_what_tags_keep_is_counted_once(own):
 
 
 def expired_by_duckdb(catalog: CatalogDatabase) -> None:
-    with open_lake(catalog) as reference:
-        reference.sql(f"CALL ducklake_expire_snapshots('lake', versions => [{CLOSE}])")
+    by_duckdb(catalog, f"CALL ducklake_expire_snapshots('lake', versions => [{CLOSE}])")
 
 
 def test_what_duckdb_expired_all_the_same_is_said(lake, catalog):
@@ -290,7 +284,7 @@ def test_what_duckdb_expired_all_the_same_is_said(lake, catalog):
 
 def expired_and_read(lake: Lake, catalog: CatalogDatabase, maintain: Callable[[], object]) -> None:
     """Check that maintenance, and expiry of all else, leave the tagged snapshot as it was."""
-    ours, theirs = by_us(lake, CLOSE), by_duckdb(catalog, CLOSE)
+    ours, theirs = by_us(lake, CLOSE), seen_by_duckdb(catalog, CLOSE)
     lake.tag("q3-close", CLOSE)
     lake.close()
     maintain()
@@ -298,7 +292,7 @@ def expired_and_read(lake: Lake, catalog: CatalogDatabase, maintain: Callable[[]
     lake.expire_snapshots(keep_last=1)
     clean(lake)
     assert by_us(lake, "tag:q3-close") == ours
-    assert by_duckdb(catalog, CLOSE) == theirs
+    assert seen_by_duckdb(catalog, CLOSE) == theirs
     assert lake.verify() == []
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone
 from tests.interop.reference_table import schema_of
 from tests.interop.type_values import TYPES
 from tests.reference.catalog_dump import Dump, dump_catalog
@@ -57,14 +58,11 @@ def _write_theirs(lake: DuckLakeConnection, name: str) -> pa.Table | None:
 
 
 def _write_ours(lake: Lake, name: str, rows: pa.Table | None) -> None:
-    with lake.transaction() as tx:
-        tx.create_table(("main", NAMES[name]), {"c": str(schema_of(c=TYPES[name][0]).columns[0].type)})
+    alone(lake).create_table(("main", NAMES[name]), {"c": str(schema_of(c=TYPES[name][0]).columns[0].type)})
     if rows is not None:
-        with lake.transaction() as tx:
-            tx.append_arrow(("main", NAMES[name]), rows)
+        alone(lake).append_arrow(("main", NAMES[name]), rows)
     else:  # keep the ids of both lakes in step
-        with lake.transaction() as tx:
-            tx.create_schema(f"in place of {NAMES[name]}")
+        alone(lake).create_schema(f"in place of {NAMES[name]}")
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.format.versions import write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.golden.lakes_1_1.recorded import recorded_lake, rows_of
+from tests.interop.lakes import alone
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -49,8 +50,7 @@ ROWS = pa.table(
 def lake(request, catalog: CatalogDatabase):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as opened:
         opened.set_option("data_inlining_row_limit", request.param)
-        with opened.transaction() as tx:
-            tx.create_table("t", COLUMNS)
+        alone(opened).create_table("t", COLUMNS)
         opened.append_arrow("t", ROWS)
         yield opened
 
@@ -121,8 +121,7 @@ def added(lake: Lake, catalog: CatalogDatabase, columns: dict[str, str], path: s
         tx.create_table("theirs", columns)
     took = [True, True]
     try:
-        with lake.transaction() as tx:
-            tx.add_data_files("ours", [path])
+        alone(lake).add_data_files("ours", [path])
     except SchemaMismatchError:
         took[0] = False
     with ducklakepy_lake.open_lake(catalog) as theirs:
@@ -174,8 +173,7 @@ def test_those_files_are_added_that_ducklakepy_adds(sqlite_catalog, tmp_path, ty
 
 
 def test_no_digit_is_lost_on_the_way(lake):
-    with lake.transaction() as tx:
-        tx.create_table("u", {"z": "timestamptz"})
+    alone(lake).create_table("u", {"z": "timestamptz"})
     with pytest.raises(SchemaMismatchError, match="z"):
         lake.append_arrow("u", pa.table({"z": pa.array([1], NANOSECONDS)}))
 
@@ -205,8 +203,7 @@ def test_maps_to_null_lie_beside_types_of_extensions(sqlite_catalog, limit, part
     struct = pa.StructArray.from_arrays([named, rows["m"].combine_chunks()], ["u", "m"])
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
         lake.set_option("data_inlining_row_limit", limit)
-        with lake.transaction() as tx:
-            tx.create_table("t", {"s": "struct(u uuid, m map(varchar, null))"})
+        alone(lake).create_table("t", {"s": "struct(u uuid, m map(varchar, null))"})
         lake.append_arrow("t", pa.table({"s": struct}))
 
         assert lake.read_arrow("t")["s"].to_pylist() == struct.to_pylist()

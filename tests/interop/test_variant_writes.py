@@ -21,6 +21,7 @@ from airflow_provider_ducklake.lake.storage.moving.restored import write_stamped
 from airflow_provider_ducklake.lake.storage.nested_values.shredding import VARIANT
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
 from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.lakes import alone, by_duckdb
 from tests.interop.test_variants import SHREDDED, in_json
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
@@ -52,8 +53,7 @@ def values(lake, table="t", **how):
 
 def check_equal(catalog, lake, expected, **options):
     query = "SELECT i, CASE WHEN doc IS NULL THEN NULL ELSE doc::JSON END FROM t"
-    with open_lake(catalog, **options) as reference:
-        assert {i: text and json.loads(text) for i, text in reference.sql(query)} == expected
+    assert {i: text and json.loads(text) for i, text in by_duckdb(catalog, query, **options)} == expected
     assert values(lake) == expected
     assert lake.verify() == []
 
@@ -62,8 +62,7 @@ def check_equal(catalog, lake, expected, **options):
 def lake(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as made:
         made.set_option("data_inlining_row_limit", 0)
-        with made.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "doc": "variant"})
+        alone(made).create_table("t", {"i": "int64", "doc": "variant"})
         yield made
 
 
@@ -143,8 +142,7 @@ def test_a_table_with_a_file_of_ours_claims_nothing_of_paths(lake, sqlite_catalo
     insert = "INSERT INTO t SELECT i, {{'a': {{'b': i}}}}::VARIANT FROM range({}, {}) r(i)"
     if ours_first:
         lake.append_arrow("t", rows(documents()))
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
-        reference.sql(insert.format(1000, 1020))
+    by_duckdb(sqlite_catalog, insert.format(1000, 1020), data_inlining_row_limit=0)
     if not ours_first:
         assert _extra(sqlite_catalog) is not None
         lake.append_arrow("t", rows(documents()))
@@ -180,8 +178,7 @@ def test_we_compact_restore_and_rewrite(lake, sqlite_catalog):
 
     assert merge_adjacent(lake, "t") is not None
     check_equal(sqlite_catalog, lake, expected)
-    with lake.transaction() as tx:
-        tx.delete_rows("t", filter="i < 10")
+    alone(lake).delete_rows("t", filter="i < 10")
     assert rewrite(lake, "t", 0.01) is not None
     check_equal(sqlite_catalog, lake, {i: one for i, one in expected.items() if i >= 10})
     lake.restore("t", at=before)
@@ -211,8 +208,7 @@ def test_a_copy_for_a_migration_keeps_the_mark(sqlite_catalog, tmp_path):
 def test_an_encrypted_lake_holds_them(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "doc": "variant"})
+        alone(lake).create_table("t", {"i": "int64", "doc": "variant"})
         lake.append_arrow("t", rows(documents()))
         with open_lake(sqlite_catalog, encrypted=True, data_inlining_row_limit=0) as reference:
             reference.sql("INSERT INTO t SELECT i, {'a': i}::VARIANT FROM range(100, 120) r(i)")
@@ -276,8 +272,7 @@ def test_they_are_no_keys_have_no_defaults_and_compare_with_nothing(lake):
 
 def test_a_column_of_variants_is_added_and_dropped(lake, sqlite_catalog):
     lake.append_arrow("t", rows(documents()))
-    with lake.transaction() as tx:
-        tx.add_column("t", "late", "variant")
+    alone(lake).add_column("t", "late", "variant")
     with lake.transaction() as tx:
         tx.drop_column("t", "doc")
         tx.rename_column("t", "late", "doc")
@@ -289,8 +284,7 @@ def test_a_column_of_variants_is_added_and_dropped(lake, sqlite_catalog):
 def test_at_1_1_they_are_inlined_as_bytes_and_flushed(catalog):
     pairs = [(1, {"a": [1, "x"]}), (2, None), (3, 5)]
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "doc": "variant"})
+        alone(lake).create_table("t", {"i": "int64", "doc": "variant"})
         lake.append_arrow("t", rows(pairs))
         assert dump_catalog(catalog)["ducklake_data_file"] == []
         assert values(lake) == dict(pairs)
@@ -311,8 +305,7 @@ def test_at_1_1_they_are_inlined_as_bytes_and_flushed(catalog):
 def test_nanoseconds_with_a_zone_are_never_inlined(catalog):
     """DuckDB 2.0 could not flush them."""
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "doc": "variant"})
+        alone(lake).create_table("t", {"i": "int64", "doc": "variant"})
 
         lake.append_arrow("t", rows([(1, [{"at": Instant(5, zoned=True)}])]))
 
@@ -333,8 +326,7 @@ def test_what_duckdb_says_of_paths_goes_with_its_files_and_copies_say_nothing(la
             )
     told, at = _of_paths(sqlite_catalog), lake.current_snapshot().id
     assert len(told) == 2
-    with lake.transaction() as tx:
-        tx.drop_table("t")
+    alone(lake).drop_table("t")
 
     lake.restore("t", at=at)
 
@@ -357,8 +349,7 @@ def test_what_duckdb_shredded_is_compacted_with_every_value_and_its_type(lake, s
 
     assert merge_adjacent(lake, "t") is not None
 
-    with open_lake(sqlite_catalog) as reference:
-        assert reference.sql(query) == expected
+    assert by_duckdb(sqlite_catalog, query) == expected
     (file,) = lake.table_snapshot("t", with_files=True).files
     assert "typed_value" not in str(pq.ParquetFile(file.path).schema)
     assert _of_paths(sqlite_catalog) == []
@@ -369,8 +360,7 @@ def test_what_a_restored_table_says_of_paths_is_true_for_later_rows(lake, sqlite
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
         reference.sql("INSERT INTO t SELECT i, {'a': i}::VARIANT FROM range(20) r(i)")
     at = lake.current_snapshot().id
-    with lake.transaction() as tx:
-        tx.drop_table("t")
+    alone(lake).drop_table("t")
     lake.restore("t", at=at)
     lake.append_arrow("t", rows([(100, {"a": 1000})]))
 
@@ -410,12 +400,10 @@ def each_value(tmp_path_factory):
     catalog = file_catalog("sqlite", tmp_path_factory.mktemp("values"))
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "doc": "variant"})
+        alone(lake).create_table("t", {"i": "int64", "doc": "variant"})
         for place, (value, *_) in enumerate(VALUES):
             lake.append_arrow("t", rows([(place, value)]))
-    with open_lake(catalog) as reference:
-        found = reference.sql("SELECT i, doc::VARCHAR, variant_typeof(doc) FROM t")
+    found = by_duckdb(catalog, "SELECT i, doc::VARCHAR, variant_typeof(doc) FROM t")
     return {place: (text, type_) for place, text, type_ in found}
 
 

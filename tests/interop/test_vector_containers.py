@@ -16,6 +16,7 @@ from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_rows
 from airflow_provider_ducklake.lake.storage.deletes.vectors import bitmap_of, positions, vector_of
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from tests.interop.lakes import alone, by_duckdb
 from tests.interop.vectors import container, vector
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
@@ -64,8 +65,7 @@ def test_each_snapshot_has_lost_what_it_and_earlier_ones_deleted(lake, catalog, 
 
 def test_our_deletes_keep_whose_the_earlier_ones_were(lake, catalog, deleted):
     (file,) = lake.table_snapshot("t", with_files=True).files or ()
-    with lake.transaction() as tx:
-        tx.delete_at("t", {file.id: [50]}, [])
+    alone(lake).delete_at("t", {file.id: [50]}, [])
 
     for count, snapshot in enumerate(deleted):
         gone = {one for ids in DELETED[:count] for one in ids}
@@ -100,8 +100,7 @@ def rows_of_delete_files(catalog: CatalogDatabase) -> list[tuple[object, ...]]:
 
 def delete(lake: Lake, *places: int) -> int:
     (file,) = lake.table_snapshot("t", with_files=True).files or ()
-    with lake.transaction() as tx:
-        tx.delete_at("t", {file.id: list(places)}, [])
+    alone(lake).delete_at("t", {file.id: list(places)}, [])
     return lake.current_snapshot().id
 
 
@@ -109,8 +108,7 @@ def created(catalog: CatalogDatabase, version: str) -> Lake:
     lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=version)
     lake.set_option("data_inlining_row_limit", 0)
     lake.set_option("write_deletion_vectors", value=True)
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int32"})
+    alone(lake).create_table("t", {"i": "int32"})
     lake.append_arrow("t", pa.table({"i": pa.array(range(100), pa.int32())}))
     return lake
 
@@ -126,8 +124,7 @@ def test_ours_have_a_vector_for_each_snapshot(catalog, judge):
                 assert rows_at(lake, snapshot) == sorted(theirs.read("t", snapshot)["i"].to_pylist()) == left
             feed = Counter(theirs.changes("t", made[0], made[-1])["snapshot_id"].to_pylist())
             assert feed == dict.fromkeys(made, 3)
-        with open_lake(judge(catalog)) as reference:
-            assert reference.sql(f"SELECT count(*) FROM t AT (VERSION => {made[1]})") == [(94,)]
+        assert by_duckdb(judge(catalog), f"SELECT count(*) FROM t AT (VERSION => {made[1]})") == [(94,)]
         assert lake.verify() == []
 
 
@@ -151,8 +148,7 @@ def test_at_1_0_deletes_of_several_snapshots_are_parquet(catalog):
     with created(catalog, "1.0") as lake:
         made = [delete(lake, 0, 1, 2)]
         assert rows_of_delete_files(catalog) == [(made[0], None, "puffin", 3, None)]
-        with open_lake(catalog) as reference:
-            assert reference.sql("SELECT count(*), min(i) FROM t") == [(97, 3)]
+        assert by_duckdb(catalog, "SELECT count(*), min(i) FROM t") == [(97, 3)]
         made.append(delete(lake, 50))
         assert rows_of_delete_files(catalog) == [(made[0], None, "parquet", 4, made[-1])]
         assert lake.verify() == []
@@ -167,8 +163,7 @@ def test_a_lost_race_writes_the_new_snapshot_into_the_file(catalog):
         (file,) = lake.table_snapshot("t", with_files=True).files or ()
         with lake.transaction() as tx:
             tx.delete_at("t", {file.id: [2]}, [])
-            with other.transaction() as faster:
-                faster.create_schema("s")
+            alone(other).create_schema("s")
         newest = lake.current_snapshot().id
 
         assert newest == first + 2

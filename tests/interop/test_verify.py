@@ -19,6 +19,7 @@ from airflow_provider_ducklake.lake.errors import InvalidInputError, TableNotFou
 from airflow_provider_ducklake.lake.planning.upkeep.findings import NOTES, REPAIRABLE, Finding, FindingCode
 from airflow_provider_ducklake.lake.storage.moving import compact
 from tests.interop import corpus, planted
+from tests.interop.lakes import alone
 from tests.reference.duckdb_lake import open_lake
 
 
@@ -279,13 +280,11 @@ def _history(lake: Lake) -> None:
         lake.append_arrow(
             "t", pa.table({"i": numbers, "s": [f"s{number}" for number in numbers], "day": days})
         )
-    with lake.transaction() as tx:
-        tx.delete_rows("t", "i IN (3, 4, 25)")
+    alone(lake).delete_rows("t", "i IN (3, 4, 25)")
     with lake.transaction() as tx:
         tx.add_column("t", "late", "int32", default=7)
         tx.rename_table("t", "u")
     with lake.transaction() as tx:
         tx.rename_table("u", "t")
         tx.create_table("dropped", {"i": "int64"})
-    with lake.transaction() as tx:
-        tx.drop_table("dropped")
+    alone(lake).drop_table("dropped")

@@ -9,6 +9,7 @@ from sqlalchemy import NullPool, create_engine, text
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.golden.lakes_1_1.histories import HISTORIES
 from tests.golden.lakes_1_1.recorded import recorded_lake
+from tests.interop.lakes import alone
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase
 
@@ -70,13 +71,11 @@ def _two_numbered_files(catalog: CatalogDatabase, deleted: range) -> None:
     """Leave files of rows 0 to 99 and 50 to 59, with rows of the first deleted."""
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
         lake.append_arrow("t", pa.table({"i": range(100)}))
         lake.append_arrow("t", pa.table({"i": range(100, 110)}))
         first = lake.scan("t").files[0].id
-        with lake.transaction() as tx:
-            tx.delete_at("t", {first: list(deleted)}, [])
+        alone(lake).delete_at("t", {first: list(deleted)}, [])
     engine = create_engine(catalog.sqlalchemy_url, poolclass=NullPool)
     with engine.begin() as connection:
         connection.execute(text("UPDATE ducklake_data_file SET row_id_start = 50 WHERE record_count = 10"))

@@ -6,6 +6,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.writes.sql_plan import Reads
+from tests.interop.lakes import alone
 
 JOB = "01a214b0-005d-7a75-9966-2ec304b4ac3e"
 
@@ -59,8 +60,7 @@ def test_a_view_that_two_others_read_is_no_circle(reads):
 
 def test_a_view_too_long_to_be_checked_is_refused_before_it_is_parsed(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_view("long", "SELECT " + "a.b(" * 30_000, dialect="spark")
+        alone(lake).create_view("long", "SELECT " + "a.b(" * 30_000, dialect="spark")
 
         with pytest.raises(UnsupportedFeatureError, match=r"View main\.long: .* has 120007 characters"):
             Reads(lake, JOB, lake.current_snapshot()).view_of(QualifiedName.of("long"))

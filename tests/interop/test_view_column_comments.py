@@ -11,6 +11,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.format.versions import NEWEST, write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from tests.interop.lakes import alone
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -121,8 +122,7 @@ def test_two_comments_on_one_view_conflict(lake, catalog):
 
 def test_1_0_has_none(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_view("v", "SELECT 1 AS a")
+        alone(lake).create_view("v", "SELECT 1 AS a")
         sentence = r"DuckLake 1\.0 does not support COMMENT ON COLUMN for views"
         with pytest.raises(UnsupportedFeatureError, match=sentence):
             run(lake, "COMMENT ON COLUMN v.a IS 'x'")

@@ -8,6 +8,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 
 # the old and the new type, values of the old, a value that only the new one has
@@ -65,35 +66,31 @@ def test_a_widening_is_warned_of_and_noted_exactly_where_duckdb_misreads(
         assert notes(lake) == ({FindingCode.TYPE_NARROWER} if misread else set())
 
 
-@pytest.mark.parametrize("by_duckdb", [False, True])
+@pytest.mark.parametrize("is_duckdbs", [False, True])
 @pytest.mark.parametrize(("old", "new", "values", "value"), WIDENED)
 def test_a_merge_writes_the_current_type_for_every_snapshot(
-    sqlite_catalog, by_duckdb, old, new, values, value
+    sqlite_catalog, is_duckdbs, old, new, values, value
 ):
     filled(sqlite_catalog, old, values, "ALTER TABLE t ADD COLUMN gone INTEGER", "ALTER TABLE t DROP gone")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         then = lake.current_snapshot().id
         before = lake.read_arrow("t")
-        if by_duckdb:
-            with open_lake(sqlite_catalog) as duck:
-                duck.sql(f"ALTER TABLE t ALTER c TYPE {new}")
+        if is_duckdbs:
+            by_duckdb(sqlite_catalog, f"ALTER TABLE t ALTER c TYPE {new}")
         else:
-            with lake.transaction() as tx:
-                tx.set_column_type("t", "c", new)
+            alone(lake).set_column_type("t", "c", new)
         merge_adjacent(lake)
 
         assert wrong_filters(sqlite_catalog, old, new, values, value) == []
         assert notes(lake) == set()
         assert lake.read_arrow("t", at=then).equals(before)
         assert lake.read_arrow("t", at=then, filter=f"c >= {values[1]}").num_rows == 2
-        with open_lake(sqlite_catalog) as duck:
-            assert duck.sql(f"SELECT c FROM t AT (VERSION => {then}) ORDER BY id") == [
-                (one,) for one in before["c"].to_pylist()
-            ]
+        assert by_duckdb(sqlite_catalog, f"SELECT c FROM t AT (VERSION => {then}) ORDER BY id") == [
+            (one,) for one in before["c"].to_pylist()
+        ]
         lake.restore("t", at=then)
         assert lake.read_arrow("t").equals(before)
-        with open_lake(sqlite_catalog) as duck:
-            assert duck.sql("SELECT count(*) FROM t WHERE c = (SELECT max(c) FROM t)") == [(2,)]
+        assert by_duckdb(sqlite_catalog, "SELECT count(*) FROM t WHERE c = (SELECT max(c) FROM t)") == [(2,)]
 
 
 @pytest.mark.parametrize(("old", "new", "values", "value"), WIDENED[1:])
@@ -115,10 +112,8 @@ def test_added_files_of_such_types_are_warned_of_and_noted(
 
 def test_a_table_without_rows_is_not_warned_of(sqlite_catalog, warnings):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"c": "date"})
-        with lake.transaction() as tx:
-            tx.set_column_type("t", "c", "timestamp")
+        alone(lake).create_table("t", {"c": "date"})
+        alone(lake).set_column_type("t", "c", "timestamp")
 
     assert warnings == []
 
@@ -136,5 +131,4 @@ def test_a_rewritten_file_claims_no_bucket_of_a_columns_former_type(sqlite_catal
         (file,) = lake.scan("t").files
         assert (file.partition_id, file.partition_values) == (None, ())
         assert lake.verify() == []
-    with open_lake(sqlite_catalog) as duck:
-        assert duck.sql("SELECT count(*) FROM t WHERE c = 1") == [(9,)]
+    assert by_duckdb(sqlite_catalog, "SELECT count(*) FROM t WHERE c = 1") == [(9,)]

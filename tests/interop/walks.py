@@ -31,6 +31,7 @@ from tests.interop.compacting import merge_adjacent, rewrite
 from tests.interop.comparison import differences, multiset, tables_of
 from tests.interop.corpus import History, statement
 from tests.interop.features import ddl
+from tests.interop.lakes import alone
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake
@@ -262,8 +263,7 @@ class Walk:
         first = self.draw.randrange(200)
         where = self.draw.choice([f"i BETWEEN {first} AND {first + 30}", f"i < {first}", "s = 's1'", "true"])
         self.done = f"delete {where} from"
-        with self.lake.transaction() as tx:
-            tx.delete_rows(table, where)
+        alone(self.lake).delete_rows(table, where)
 
     def _update(self, table: str) -> None:
         """Change some rows of a file, or of those in the catalog."""
@@ -317,8 +317,7 @@ class Walk:
         start = self.draw.randrange(200)
         made = {name: self._column(rows.schema.field(name), start, 12) for name in names}
         pq.write_table(pa.table(made), path)
-        with self.lake.transaction() as tx:
-            tx.add_data_files(table, [str(path)], allow_missing=True)
+        alone(self.lake).add_data_files(table, [str(path)], allow_missing=True)
 
     def _define(self, table: str) -> None:
         text = self.draw.choice(

@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.added_types import FILES, TAKEN
 from tests.interop.comparison import multiset
 from tests.interop.footers import KEYS, edited, parquet
-from tests.interop.restoring import run
+from tests.interop.lakes import by_duckdb
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.reading import assert_same_rows
 
@@ -31,7 +31,7 @@ def test_rows_stay_what_duckdb_reads_through_a_delete_and_a_merge(spark, sqlite_
     paths = [tmp_path / "one.parquet", tmp_path / "two.parquet"]
     paths[0].write_bytes(FILES[name])
     shutil.copy(*paths)
-    run(sqlite_catalog, f"CREATE TABLE t (a {sql})")
+    by_duckdb(sqlite_catalog, f"CREATE TABLE t (a {sql})")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         session = LakeSession(spark, lake)
         with lake.transaction() as tx:
@@ -58,7 +58,7 @@ def test_files_that_spark_fails_over_are_read_by_pyarrow(spark, sqlite_catalog, 
     path = tmp_path / "file.parquet"
     path.write_bytes(edited(parquet({"a": pa.array([1, 2, None])}), change))
     assert list(undecodable(pq.read_metadata(path)))
-    run(sqlite_catalog, "CREATE TABLE t (a BIGINT)")
+    by_duckdb(sqlite_catalog, "CREATE TABLE t (a BIGINT)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         with lake.transaction() as tx:
             tx.add_data_files("t", [str(path)])

@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.storage.parquet.reader import naming_file
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.comparison import multiset
-from tests.interop.restoring import run
+from tests.interop.lakes import by_duckdb
 from tests.interop.test_int96 import VALUES, write_int96
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.test_codings import UNREAD
@@ -43,7 +43,7 @@ CODINGS = {
 def test_a_file_that_nothing_hints_at_is_named_with_the_way_out(spark, sqlite_catalog, name):
     """Another client may write so; and DuckDB removes an option of a table, since DuckLake 1.1."""
     option, value, problem = CODINGS[name]
-    run(
+    by_duckdb(
         sqlite_catalog,
         "CALL lake.set_option('data_inlining_row_limit', 0)",
         f"CALL lake.set_option('{option}', {value})",
@@ -70,7 +70,7 @@ def test_a_file_that_nothing_hints_at_is_named_with_the_way_out(spark, sqlite_ca
 def test_int96_of_all_years_goes_through_every_verb(spark, sqlite_catalog, tmp_path):
     path = tmp_path / "a.parquet"
     write_int96(path, VALUES * 10)
-    run(sqlite_catalog, 'CREATE TABLE t (id BIGINT, "at" TIMESTAMP)')
+    by_duckdb(sqlite_catalog, 'CREATE TABLE t (id BIGINT, "at" TIMESTAMP)')
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         session = LakeSession(spark, lake)
         with lake.transaction() as tx:
@@ -90,7 +90,7 @@ def test_int96_of_all_years_goes_through_every_verb(spark, sqlite_catalog, tmp_p
 def test_added_files_that_spark_cannot_open_are_read_by_every_reader(spark, sqlite_catalog, tmp_path, name):
     path = tmp_path / "x.parquet"
     rows = UNREAD[name][0](path)
-    run(sqlite_catalog, f"CREATE TABLE t AS FROM read_parquet('{path}') LIMIT 0")
+    by_duckdb(sqlite_catalog, f"CREATE TABLE t AS FROM read_parquet('{path}') LIMIT 0")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         session = LakeSession(spark, lake)
         with lake.transaction() as tx:
@@ -102,21 +102,23 @@ def test_added_files_that_spark_cannot_open_are_read_by_every_reader(spark, sqli
 
 
 def test_gone_rows_that_no_longer_fit_are_not_cast(spark, sqlite_catalog):
-    run(
+    by_duckdb(
         sqlite_catalog,
         "CREATE TABLE t (id BIGINT, c INTEGER, n DECIMAL(4, 2))",
         "INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)",
     )
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         session, then = LakeSession(spark, lake), lake.current_snapshot().id
-        run(
+        by_duckdb(
             sqlite_catalog,
             "ALTER TABLE t ALTER c TYPE BIGINT",
             "ALTER TABLE t ALTER n TYPE DECIMAL(18, 2)",
             "INSERT INTO t SELECT i, 4611686018427387904, 12345678.25 FROM range(3, 9) r(i)",
         )
         lake.restore("t", at=then)
-        run(sqlite_catalog, "CALL ducklake_flush_inlined_data('lake')", "INSERT INTO t VALUES (9, 9, 9)")
+        by_duckdb(
+            sqlite_catalog, "CALL ducklake_flush_inlined_data('lake')", "INSERT INTO t VALUES (9, 9, 9)"
+        )
 
         assert same(session, lake, sqlite_catalog) == 3
         session.update("t", {"c": "c + 10"}, "n >= 2")
@@ -147,7 +149,7 @@ def test_encrypted_columns_behind_a_plain_footer_do_not_end_the_process(
 ):
     path, rows = tmp_path / "a.parquet", pa.table({"id": [1, 2], "x": [3.0, 4.0]})
     pq.write_table(rows, path)
-    run(sqlite_catalog, "CREATE TABLE t (id BIGINT, x DOUBLE)")
+    by_duckdb(sqlite_catalog, "CREATE TABLE t (id BIGINT, x DOUBLE)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         if option is not None:
             lake.set_option(option, 1)
@@ -173,7 +175,7 @@ NESTED = {
 @pytest.mark.parametrize("nested", NESTED)
 def test_nested_text_of_more_than_2_gib_in_a_row_group(spark, sqlite_catalog, nested):
     """It needs some 5 GB of memory."""
-    run(
+    by_duckdb(
         sqlite_catalog,
         "CALL lake.set_option('data_inlining_row_limit', 0)",
         f"CREATE TABLE t AS SELECT i, {NESTED[nested]} AS l FROM range(122880) r(i)",
@@ -189,12 +191,12 @@ def test_nested_text_of_more_than_2_gib_in_a_row_group(spark, sqlite_catalog, ne
         session.rewrite_data_files("t", delete_threshold=0)
         assert session.read("t").selectExpr("count(l)").first()[0] == 122879
         assert lake.verify() == []
-    assert run(sqlite_catalog, "SELECT count(l) FROM t") == [(122879,)]
+    assert by_duckdb(sqlite_catalog, "SELECT count(l) FROM t") == [(122879,)]
 
 
 def test_a_limit_of_pyarrow_is_not_called_damage(sqlite_catalog):
     """A column with more values than 32 bits count is as good a file as others."""
-    run(
+    by_duckdb(
         sqlite_catalog,
         "CALL lake.set_option('data_inlining_row_limit', 0)",
         "CREATE TABLE t AS SELECT 1 AS i",
