@@ -159,7 +159,7 @@ class DuckLakeSparkOperator(TaskBase, SparkSubmitOperator):  # type: ignore[over
 
     @no_retry_on_user_errors()
     def _discard(self, context: Context) -> None:
-        from ..lake.writes.job_life import discard_all
+        from ..lake.writes.resume import discard_all
 
         with (
             DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,

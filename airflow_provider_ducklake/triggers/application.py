@@ -108,7 +108,7 @@ class SparkApplicationTrigger(LogsInLines, BaseTrigger):
 
     def _stop(self) -> None:
         from ..hooks.ducklake import DuckLakeHook
-        from ..lake.writes.job_life import remove
+        from ..lake.writes.resume import remove
 
         found = from_arguments(self.manager).stop(self.application)
         self.log.info("%s was stopped: it is %s", self.application, found.state)

@@ -40,7 +40,7 @@ from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest, job_directory
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.transaction.changes import CommentOnTable
-from airflow_provider_ducklake.lake.writes import job_life, staged
+from airflow_provider_ducklake.lake.writes import job_life, resume, staged
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows
 from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
 from airflow_provider_ducklake.lake.writes.insert import Insert
@@ -232,8 +232,8 @@ def verbs_of(scene: Scene) -> dict[str, dict[str, Verb]]:
         "insert": lambda lake: insert(lake, scene, cluster),
         "insert into another": lambda lake: insert(lake, scene, cluster, table="o"),
         "compact": lambda lake: compact(Compact.merging("t"), lake, cluster, INFO, tried, attempt=attempt),
-        "give up": lambda lake: job_life.discard_all(lake, cluster, attempt),
-        "forget": lambda lake: job_life.forget_committed(lake, cluster, Commit(INFO, attempt=attempt)),
+        "give up": lambda lake: resume.discard_all(lake, cluster, attempt),
+        "forget": lambda lake: lake.jobs.forget_submitted_of(attempt.key),
         "commit": lambda lake: staged.commit_staged(
             lake, scene.staged_uri, Commit(INFO, lake.writes.keyed_commit(ANOTHER))
         ),
@@ -507,7 +507,7 @@ def test_no_directory_goes_for_a_row_that_somebody_made_up(scene, name, is_regis
     scene.change(APPLICATION, {**row, "key": KEY.digest})
 
     with Lake.connect(scene.original.catalog.sqlalchemy_url) as lake, suppress(UntrustedValueError):
-        job_life.discard_all(lake, scene.cluster, Attempt(KEY, "try 2"))
+        resume.discard_all(lake, scene.cluster, Attempt(KEY, "try 2"))
 
     assert scene.outside() == before
     assert set((data / "main").rglob("*.parquet")) == lakes
@@ -525,7 +525,7 @@ def test_an_application_that_the_manager_has_for_another_job_goes_on(scene):
         put(scene, ("airflow_ducklake_application", "application"), application)
 
         with Lake.connect(scene.original.catalog.sqlalchemy_url) as lake:
-            job_life.discard_all(lake, scene.cluster, Attempt(KEY, "try 2"))
+            resume.discard_all(lake, scene.cluster, Attempt(KEY, "try 2"))
             assert lake.jobs.submitted_of(KEY) == ()
 
         assert scene.server.effects(scene.kind) == []

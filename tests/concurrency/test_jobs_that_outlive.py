@@ -28,9 +28,9 @@ from airflow_provider_ducklake.lake.writes.job_life import (
     DetachedSubmitter,
     JobDeferred,
     JobLife,
-    finish_earlier,
     release_uncommitted,
 )
+from airflow_provider_ducklake.lake.writes.resume import finish_earlier
 from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update
 from airflow_provider_ducklake.lake.writes.run import run
 from airflow_provider_ducklake.lake.writes.sql import Sql

@@ -24,7 +24,8 @@ from ..spark.job import io as compaction_io
 from ..spark.job.request import CompactionSource, JobRequest, job_directory
 from ..storage.files.listing import check_gone, delete_files
 from .arguments import names_of, parse_at, parse_count, parse_size
-from .job_life import JobLife, State, Submitter, finish_earlier, remove_files, serving
+from .job_life import JobLife, State, Submitter, remove_files, serving
+from .resume import finish_earlier
 
 if TYPE_CHECKING:
     from ..catalog.lake import Lake

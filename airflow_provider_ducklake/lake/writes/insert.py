@@ -30,8 +30,8 @@ from ..sql.predicate import read_predicate
 from ..transaction.changes import AppendFiles, Change, ReadRows, Truncate
 from ..transaction.definition import narrower, warn_of_narrower
 from .arguments import GivenRows, InsertChoice, InsertMode, SchemaEvolution, names_of
-from .job_life import State, Submitter, begin
-from .run import announce_replaced, replacing
+from .job_life import State, Submitter
+from .run import announce_replaced, begin, replacing
 from .verb import Attempt, Commit, Resolve, Results, Summary, Write, added, announce_commit, numbers
 
 if TYPE_CHECKING:

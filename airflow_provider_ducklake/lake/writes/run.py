@@ -10,7 +10,7 @@ from ..errors import CommitStateUnknownError, DuckLakeError, TransactionConflict
 from ..format.log_lines import lasting, logger
 from ..format.snapshots import FIRST_GENERATION, CommitRecord, CommittedSnapshot, SnapshotId
 from ..planning.writing.write import target_of_write
-from .job_life import JobLife, State, Submitter, begin, forget_committed
+from .job_life import DetachedSubmitter, JobLife, State, Submitter
 from .verb import Commit, Outcome, PlannedWrite, Results, Verb, Write
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
     key finds out. The table of ``job_life`` says what becomes of the job's files.
     """
     if commit.seen.done:
-        forget_committed(lake, submitter, commit)
+        if isinstance(submitter, DetachedSubmitter) and commit.attempt is not None:  # a try died after it
+            lake.jobs.forget_submitted_of(commit.attempt.key)
         return earlier(verb, lake, commit.seen.done)
     phases = _Phases()
     submitter.ready()
@@ -69,6 +70,23 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
     if committed is not None and request.plans:
         log.info("In DuckDB: FROM lake.%s AT (VERSION => %d)", request.plans[0].table, committed.id)
     return Outcome(committed, summary)
+
+
+def begin(
+    verb: Verb, lake: Lake, submitter: Submitter, commit: Commit
+) -> tuple[PlannedWrite, JobLife | None]:
+    """Plan a verb, or go on with the job that an earlier try submitted for it, if it takes a job."""
+    base = None
+    if isinstance(submitter, DetachedSubmitter) and commit.attempt is not None:
+        from .resume import resumed
+
+        if (again := resumed(verb, lake, submitter, commit, commit.attempt)) is not None:
+            return again
+        base = lake.current_snapshot().id
+    planned = verb.plan(lake if base is None else lake.as_of(base), commit, submitter.resolve)
+    if planned.request is None:
+        return planned, None
+    return planned, JobLife(lake, submitter, planned.request, commit.attempt, base)
 
 
 class _Phases:

@@ -19,7 +19,8 @@ from ..spark.job import io as stream_io
 from ..spark.job.io import StreamOwner
 from ..spark.job.request import JobRequest, StreamSource, TransformSource
 from ..storage.files import writing
-from .job_life import State, Submitter, finish_earlier, remove_files, serving
+from .job_life import State, Submitter, remove_files, serving
+from .resume import finish_earlier
 from .verb import Attempt, Resolve, Summary, added, numbers
 
 if TYPE_CHECKING:

@@ -31,17 +31,8 @@ from ..dialects.dialect import DEFAULT_RETRY, Catalog, CatalogDialect, with_retr
 from ..snapshot import read
 from ..snapshot.read_snapshots import head_of_any_version
 from . import files as old_files
-from .inlined import read_conversions, read_renames
-from .steps import (
-    Fill,
-    LayoutChange,
-    fills_of,
-    found_layout,
-    growth,
-    shrinkage,
-    why_not_keyed,
-    why_not_ordered,
-)
+from . import steps
+from .steps import LayoutChange
 
 if TYPE_CHECKING:
     from ...format.names.paths import CatalogPath
@@ -104,7 +95,7 @@ class _Plan:
     target: SpecVersion
     snapshot_id: int
     grow: tuple[LayoutChange, ...] = ()
-    fills: tuple[Fill, ...] = ()
+    fills: tuple[steps.Fill, ...] = ()
     merged: old_files.OldMergedFiles = _NO_MERGED_FILES
     chains: tuple[old_files.DeleteChain, ...] = ()
     shrink: tuple[LayoutChange, ...] = ()
@@ -200,22 +191,22 @@ def _plan(connection: Connection, catalog: Catalog, target: SpecVersion) -> _Pla
     snapshot_id = head_of_any_version(connection, old).id
     if version >= target:
         return _Plan(version, target, snapshot_id)
-    found = found_layout(connection, catalog.dialect, schema)
-    renames, unrenamed = read_renames(connection, catalog.dialect, old, new)
+    found = steps.found_layout(connection, catalog.dialect, schema)
+    renames, unrenamed = steps.read_renames(connection, catalog.dialect, old, new)
     merged = old_files.read_merged_files(connection, old)
-    conversions = read_conversions(connection, catalog.dialect, old) if target > DEFAULT else ()
+    conversions = steps.read_conversions(connection, catalog.dialect, old) if target > DEFAULT else ()
     return _Plan(
         version,
         target,
         snapshot_id,
-        growth(found, new),
-        fills_of(version, target),
+        tuple(steps.growth(found, new)),
+        steps.fills_of(version, target),
         merged,
         old_files.read_delete_chains(connection, old),
-        (*shrinkage(found, new), *renames, *conversions),
+        (*steps.shrinkage(found, new), *renames, *conversions),
         (
-            *why_not_ordered(found, new),
-            *why_not_keyed(connection, old),
+            *steps.why_not_ordered(found, new),
+            *steps.why_not_keyed(connection, old),
             *merged.refusals,
             *unrenamed,
         ),
