@@ -21,11 +21,10 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from commit import new_catalog  # noqa: E402
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet  # noqa: E402
 from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
 from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile  # noqa: E402
 from airflow_provider_ducklake.lake.format.snapshots import ColumnId, CommitInfo  # noqa: E402
-from airflow_provider_ducklake.lake.transaction.changes import AppendFiles  # noqa: E402
+from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, ChangeSet  # noqa: E402
 from tests.reference.postgres import PostgresServer  # noqa: E402
 
 LAYOUTS = {

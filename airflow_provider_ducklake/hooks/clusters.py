@@ -22,7 +22,7 @@ from ..lake.storage.files.parallel import within
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from .spark_submit import SubmitSettings
+    from .submit_settings import SubmitSettings
 
 
 ANSWER_SECONDS = 30  # that a manager has to send its whole answer

@@ -164,11 +164,7 @@ class SparkConnectSubmitter:
         token = connection.password or ""
         if not (token.isascii() and token.isprintable()):
             raise self._wrong("a token with line ends or characters beyond ASCII, which gRPC cannot send")
-        given = {
-            "user_id": connection.login,
-            "token": token,
-            "use_ssl": self._uses_ssl(connection),
-        }
+        given = {"user_id": connection.login, "token": token, "use_ssl": self._uses_ssl(connection)}
         parameters = (f"{name}={quote(str(value), safe='')}" for name, value in given.items() if value)
         return f"sc://{host}:{port}/;{';'.join(parameters)}"
 

@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -34,7 +34,7 @@ from ..lake.spark.job.request import JobRequest, datasets_of
 from ..lake.spark.output.log import JobLog
 from . import storage
 from .jdbc_source import JdbcPasswords
-from .spark_installation import installation, jar_of, settings_in
+from .submit_settings import SubmitSettings, submit_settings
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from ..lake.writes.job_life import JobLife
     from ..lake.writes.verb import Results
     from .clusters import ClusterManager
-    from .spark_connect_submitter import SparkConnectSubmitter
 
 
 # Errors of a job that can be found before Spark is started.
@@ -252,86 +251,6 @@ def secrets_of_upload(
     return {name: str(storage_options[key]) for name, key in _VARIABLES.items() if storage_options.get(key)}
 
 
-# What a job is submitted with, as far as it can be known where the task runs: settings, packages, jars.
-
-
-_COORDINATES = 3  # group, artifact, version
-
-
-@dataclass(frozen=True, slots=True)
-class SubmitSettings:
-    """Settings by their names, and what is on Spark's class path.
-
-    ``artifacts`` are the versions of what packages and jars bring, ``bundled`` those of Spark's own folder on
-    this machine, and ``hadoop`` is its Hadoop's, if the driver runs here. ``has_whole_conf`` is whether there
-    are no settings elsewhere.
-    """
-
-    master: str
-    deploy_mode: str = "client"
-    conf: Mapping[str, str] = field(default_factory=dict)
-    artifacts: Mapping[str, str] = field(default_factory=dict)
-    bundled: Mapping[str, str] = field(default_factory=dict)
-    hadoop: str | None = None
-    has_whole_conf: bool = False
-
-    @property
-    def has_driver_here(self) -> bool:
-        """Return True if the driver runs on the machine of the task."""
-        return self.deploy_mode == "client"
-
-    @property
-    def is_kubernetes(self) -> bool:
-        """Return True if the cluster is one of Kubernetes."""
-        return self.master.startswith("k8s://")
-
-    @property
-    def is_yarn(self) -> bool:
-        """Return True if the cluster is one of YARN."""
-        return self.master.startswith("yarn")
-
-    def has(self, artifact: str) -> bool:
-        """Return True if the class path is known to have an artifact."""
-        return artifact in self.artifacts or artifact in self.bundled
-
-
-def submit_settings(operator: SparkSubmitOperator, master: str, deploy_mode: str) -> SubmitSettings:
-    """Collect the settings that an operator's job is submitted with."""
-    spark = installation(getattr(operator, "_spark_binary", None) or "spark-submit")
-    of_file = settings_in(operator.properties_file) if operator.properties_file else spark.defaults
-    conf = {**(of_file or {}), **{str(name): str(value) for name, value in (operator.conf or {}).items()}}
-    named = [*_packages(operator, conf), *map(jar_of, _jars(operator, conf))]
-    artifacts = {one[0]: one[1] for one in named if one is not None}
-    has_whole_conf = of_file is not None and (bool(operator.properties_file) or bool(spark.jars))
-    if deploy_mode != "client":
-        return SubmitSettings(master, deploy_mode, conf, artifacts, has_whole_conf=has_whole_conf)
-    return SubmitSettings(
-        master,
-        deploy_mode,
-        conf,
-        artifacts,
-        spark.jars,
-        spark.hadoop,
-        has_whole_conf=has_whole_conf,
-    )
-
-
-def _packages(operator: SparkSubmitOperator, conf: Mapping[str, str]) -> Iterator[tuple[str, str] | None]:
-    for package in _listed(",", operator.packages, conf.get("spark.jars.packages")):
-        coordinates = package.split(":")
-        yield (coordinates[1], coordinates[2]) if len(coordinates) >= _COORDINATES else None
-
-
-def _jars(operator: SparkSubmitOperator, conf: Mapping[str, str]) -> Iterator[str]:
-    yield from _listed(",", operator.jars, conf.get("spark.jars"))
-    yield from _listed(":", operator.driver_class_path, conf.get("spark.driver.extraClassPath"))
-
-
-def _listed(separator: str, *texts: str | None) -> Iterator[str]:
-    for text in texts:
-        yield from filter(None, map(str.strip, (text or "").split(separator)))
-
-
 log = logger(__name__)
 
 
@@ -347,7 +266,7 @@ class Submission:
 
     job_log: JobLog = field(default_factory=JobLog)
     variables: dict[str, str] = field(default_factory=dict)
-    connected: SparkConnectSubmitter | None = None
+    interrupt: Callable[[], object] | None = None
     environment: dict[str, str] | None = None
     manager: ClusterManager | None = None
     application: str | None = None
@@ -383,8 +302,8 @@ class Submission:
 
     def kill(self) -> bool:
         """End a job that no process here holds; return whether there is such a thing."""
-        if self.connected is not None:
-            self.connected.kill()
+        if self.interrupt is not None:
+            self.interrupt()
         elif self.manager is not None and self.application is not None:
             try:
                 if self.life is None or self.life.is_ours():

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from ..lake.format.files import LiveDataFile
-    from .spark_submit import SubmitSettings
+    from .submit_settings import SubmitSettings
 
 
 _GOOGLE_PREFIX = "extra__google_cloud_platform__"

@@ -67,10 +67,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         from ..lake.writes.staged import check_given
 
         check_given(self.staged)
-        with (
-            DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
-            verbs_logged_by(self.log),
-        ):
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook, verbs_logged_by(self.log):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             summary = self.run(hook.lake(), identity)
             snapshot_id = summary["snapshot_id"]

@@ -70,10 +70,7 @@ class DuckLakeFlushInlinedDataOperator(DuckLakeOperator):
         """Flush, and return what was flushed."""
         min_rows = parse_min_rows(self.min_rows)
         dry_run = parse_flag("dry_run", self.is_dry_run)
-        with (
-            DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
-            verbs_logged_by(self.log),
-        ):
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook, verbs_logged_by(self.log):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             lake = hook.lake()
             found = lake.flush_inlined_data(

@@ -161,10 +161,7 @@ class DuckLakeSparkOperator(TaskBase, SparkSubmitOperator):  # type: ignore[over
     def _discard(self, context: Context) -> None:
         from ..lake.writes.resume import discard_all
 
-        with (
-            DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
-            verbs_logged_by(self.log),
-        ):
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook, verbs_logged_by(self.log):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             discard_all(hook.lake(), self.submitter(context), self.attempt(identity))
 
@@ -191,10 +188,7 @@ class DuckLakeSparkOperator(TaskBase, SparkSubmitOperator):  # type: ignore[over
         )
 
     def _run_and_announce(self, context: Context) -> dict[str, Any]:
-        with (
-            DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
-            verbs_logged_by(self.log),
-        ):
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook, verbs_logged_by(self.log):
             settings = hook.settings()
             self._submission.adds_packages = settings.adds_packages
             identity = commit_identity(context, self, settings.commit_namespace)
@@ -223,8 +217,9 @@ class DuckLakeSparkOperator(TaskBase, SparkSubmitOperator):  # type: ignore[over
     def submitter(self, context: Context) -> Submitter:
         """Choose the submitter of this operator's jobs."""
         if self.spark_connect_conn_id:
-            self._submission.connected = SparkConnectSubmitter(self, context, self.spark_connect_conn_id)
-            return self._submission.connected
+            connected = SparkConnectSubmitter(self, context, self.spark_connect_conn_id)
+            self._submission.interrupt = connected.kill
+            return connected
         submitter = SparkSubmitter(
             self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
         )

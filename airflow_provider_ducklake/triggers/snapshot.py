@@ -313,10 +313,7 @@ def _is_unchanged(lake: Lake, table: str, after: int) -> bool:
 
 
 def described(
-    table: str,
-    last: LastChange | None,
-    dag_run: Mapping[str, Any],
-    deadline: Mapping[str, Any] | None = None,
+    table: str, last: LastChange | None, dag_run: Mapping[str, Any], deadline: Mapping[str, Any] | None = None
 ) -> str:
     """Return the report; ``dag_run`` and ``deadline`` are Airflow's, as its REST API shows the first.
 

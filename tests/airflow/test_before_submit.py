@@ -4,12 +4,12 @@ import pytest
 
 from airflow_provider_ducklake.hooks import spark_submit
 from airflow_provider_ducklake.hooks.spark_submit import (
-    SubmitSettings,
     check_submission,
     driver_environment,
     needs_of_driver,
     secrets_of_upload,
 )
+from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 
 S3 = "s3://lake/files/main/t/ducklake-1/"

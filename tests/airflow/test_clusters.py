@@ -21,7 +21,7 @@ from airflow_provider_ducklake.hooks.clusters import (
     from_arguments,
     manager_of,
 )
-from airflow_provider_ducklake.hooks.spark_submit import SubmitSettings
+from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
 from airflow_provider_ducklake.lake.errors import (
     ClusterUnavailableError,
     InvalidInputError,

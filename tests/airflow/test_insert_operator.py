@@ -23,7 +23,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-from airflow_provider_ducklake.hooks.spark_installation import installation
+from airflow_provider_ducklake.hooks.submit_settings import installation
 from airflow_provider_ducklake.hooks.task import default_namespace
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake

@@ -7,9 +7,8 @@ from types import MappingProxyType
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_provider_ducklake.hooks.spark_installation import installation
-from airflow_provider_ducklake.hooks.spark_submit import SubmitSettings, submit_settings
 from airflow_provider_ducklake.hooks.storage import missing_packages, other_endpoint
+from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings, installation, submit_settings
 from airflow_provider_ducklake.lake.format.schema import new_columns
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest

@@ -2,7 +2,6 @@
 
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.lake.errors import (
@@ -17,7 +16,7 @@ from airflow_provider_ducklake.lake.format.snapshots import (
     Consumption,
     SnapshotId,
 )
-from airflow_provider_ducklake.lake.transaction.changes import Truncate
+from airflow_provider_ducklake.lake.transaction.changes import ChangeSet, Truncate
 
 pytestmark = pytest.mark.every_catalog
 US = Consumer("counts", "airflow")

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, CommittedSnapshot, OnClear
 from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing, plan_write
+from airflow_provider_ducklake.lake.transaction.changes import ChangeSet
 from tests.concurrency.arrow_jobs import write
 from tests.reference.duckdb_lake import open_lake
 

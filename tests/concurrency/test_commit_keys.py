@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import event
 
 from airflow_provider_ducklake.lake import errors
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, KeyedCommit
+from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger import commit_keys
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo, CommitKey, CommittedSnapshot, OnClear
@@ -26,7 +26,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
 )
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID_COLUMN
-from airflow_provider_ducklake.lake.transaction.changes import Change
+from airflow_provider_ducklake.lake.transaction.changes import Change, ChangeSet
 from tests.concurrency.faults import before_commit
 from tests.concurrency.keyed_writer import ROWS, append_once
 from tests.interop import job_columns

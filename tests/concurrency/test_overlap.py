@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.committing import overlap
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
@@ -21,7 +20,7 @@ from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
 from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.transaction import conflicts, declared
-from airflow_provider_ducklake.lake.transaction.changes import CommentOnTable, ReadRows
+from airflow_provider_ducklake.lake.transaction.changes import ChangeSet, CommentOnTable, ReadRows
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 from airflow_provider_ducklake.lake.transaction.conflicts import Operation, Rule
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator

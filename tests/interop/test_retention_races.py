@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.upkeep import cleanup, expiry, orphans
@@ -33,6 +32,7 @@ from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing
 from airflow_provider_ducklake.lake.storage.rows.table_reader import read_rows
+from airflow_provider_ducklake.lake.transaction.changes import ChangeSet
 from tests.interop.lakes import alone, by_duckdb
 from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import dump_catalog

@@ -5,10 +5,9 @@ import random
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
-from airflow_provider_ducklake.lake.transaction.changes import DropTable, Truncate
+from airflow_provider_ducklake.lake.transaction.changes import ChangeSet, DropTable, Truncate
 from tests.interop.lakes import alone, by_duckdb
 from tests.reference.duckdb_lake import open_lake
 

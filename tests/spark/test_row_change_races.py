@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
@@ -19,6 +18,7 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     job_directory,
 )
 from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows
+from airflow_provider_ducklake.lake.transaction.changes import ChangeSet
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 

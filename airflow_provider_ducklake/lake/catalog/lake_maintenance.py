@@ -12,7 +12,8 @@ from ..format.limits import NO_FLOOR
 from ..format.names.identifiers import QualifiedName, SchemaName, SchemaPath, TableName
 from ..format.snapshots import CommitInfo, CommitKey, CommittedSnapshot, JsonValue, TableSnapshot
 from ..format.versions import DEFAULT, SpecVersion, check_target, is_locked_out, writable_version
-from .committing.commit import ChangeSet, Committer, PlannedCommit
+from ..transaction.changes import ChangeSet, MergedFile, RewrittenFile
+from .committing.commit import Committer, PlannedCommit
 from .database.tables import catalog_tables
 from .ledger.jobs import STAGE_TTL
 from .open_lake import Definitions, OpenLake
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ..format.tags import ExportResult
     from ..planning.upkeep.compaction import Compaction, FlushResult, MergeRule, RewriteRule
     from ..planning.upkeep.findings import Finding
-    from ..transaction.changes import MergedFile, RewrittenFile
     from .lake_reads import LakeReads
     from .lake_writes import Key, LakeWrites
     from .migrations.migrate import MigrationResult
@@ -424,11 +424,7 @@ class Maintenance:
             return create_indexes(self._lake.catalog)
 
     def verify(
-        self,
-        tables: Collection[TableName] | None = None,
-        *,
-        sample: float = 1.0,
-        with_notes: bool = False,
+        self, tables: Collection[TableName] | None = None, *, sample: float = 1.0, with_notes: bool = False
     ) -> list[Finding]:
         """Check the invariants of the format; list those that the lake breaks (empty: none).
 

@@ -24,7 +24,7 @@ from ..format.snapshots import (
 from ..format.tags import TagResult, check_tag_name
 from ..planning.reading.predicates import ALWAYS, Predicate
 from ..planning.writing.overwrite import PartitionValues, RowScope
-from .committing.commit import ChangeSet, Committer, KeyedCommit
+from .committing.commit import Committer, KeyedCommit
 from .database.connect import write_option
 from .dialects.dialect import in_transaction
 from .drafting.base_lake import BaseRows
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ..planning.reading.scan import ScanPlan
     from ..planning.writing.write import FoundRows, JobTarget, RowChanges
-    from ..transaction.changes import Change
+    from ..transaction.changes import Change, ChangeSet
     from ..transaction.changes_made import Replay
     from .lake_reads import LakeReads
     from .ledger.jobs import RegisteredJob, SubmittedJob

@@ -332,12 +332,7 @@ def _named_by(leaf: pq.ColumnSchema, *, is_of_duckdb: bool) -> str:
 
 
 # A lake keeps no CRS, and takes edges that are arcs for straight ones, as DuckDB does.
-_NAMED = {
-    "zoned time": "timetz",
-    "INTERVAL": "interval",
-    "Geometry": "geometry",
-    "Geography": "geometry",
-}
+_NAMED = {"zoned time": "timetz", "INTERVAL": "interval", "Geometry": "geometry", "Geography": "geometry"}
 
 
 def _geometries(metadata: pq.FileMetaData) -> frozenset[str]:
@@ -495,10 +490,7 @@ def _as_duckdb(type_: pa.DataType, *, truncates: bool = False) -> pa.DataType:
     return type_ if other is None else other
 
 
-_OTHERS_IN_DUCKDB = (
-    (pa.types.is_duration, pa.int64()),
-    (pa.types.is_time, pa.time64("us")),
-)
+_OTHERS_IN_DUCKDB = ((pa.types.is_duration, pa.int64()), (pa.types.is_time, pa.time64("us")))
 
 
 def _merged(files: Sequence[_File], name: str, folders: set[str], *, merges: bool) -> pa.Schema:

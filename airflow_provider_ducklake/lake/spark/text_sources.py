@@ -341,11 +341,7 @@ def _names_by_position(source: _Dataset, files: Sequence[TextFile], target: Tabl
 
 
 def _typed(
-    source: _Dataset,
-    parts: Sequence[Json],
-    texts: Texts,
-    names: Sequence[str],
-    target: TableSchema | None,
+    source: _Dataset, parts: Sequence[Json], texts: Texts, names: Sequence[str], target: TableSchema | None
 ) -> TableSchema:
     """Return the columns in which a CSV's fields arrive, and the values of folders."""
     types: dict[str, DuckLakeType] = {}

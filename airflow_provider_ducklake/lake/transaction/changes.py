@@ -9,7 +9,7 @@ one transaction is a column added.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import UnsupportedFeatureError
@@ -81,7 +81,7 @@ from .kinds.upkeep import (
 
 if TYPE_CHECKING:
     from ..format.names.identifiers import QualifiedName
-    from ..format.snapshots import DataFileId
+    from ..format.snapshots import DataFileId, SnapshotId
 
 
 Change: TypeAlias = (
@@ -119,6 +119,20 @@ Change: TypeAlias = (
     | RestoreRows
     | NoteRestored
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """Changes that were planned on snapshot ``base``: they conflict with what came after it.
+
+    ``unused`` are files (absolute paths) that are no longer needed once the changes are committed. ``newest``
+    is the newest snapshot when the changes were made, if that was read.
+    """
+
+    base: SnapshotId
+    changes: Collection[Change]
+    unused: Collection[str] = ()
+    newest: SnapshotId | None = None
 
 
 def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:

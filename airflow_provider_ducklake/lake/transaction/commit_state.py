@@ -21,12 +21,7 @@ class CommitState:
     """Hands out the ids of one commit attempt. ``time`` is never at or before the predecessor's."""
 
     def __init__(
-        self,
-        head: ids.Snapshot,
-        clock: datetime,
-        facts: LockedFacts,
-        *,
-        catalog_changes: bool,
+        self, head: ids.Snapshot, clock: datetime, facts: LockedFacts, *, catalog_changes: bool
     ) -> None:
         self.head = head
         self.facts = facts

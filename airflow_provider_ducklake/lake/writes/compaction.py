@@ -137,11 +137,7 @@ def _shared(
     read = {
         name: (parse_size if name.endswith("_size") else parse_count)(name, limits[name]) for name in limits
     }
-    shared = {
-        "commit_every": parse_count("commit_every", commit_every),
-        "sort": sort,
-        "zorder_by": zorder_by,
-    }
+    shared = {"commit_every": parse_count("commit_every", commit_every), "sort": sort, "zorder_by": zorder_by}
     return {name: value for name, value in read.items() if value is not None}, shared
 
 
@@ -200,12 +196,7 @@ def _is_for(lake: Lake, job: RegisteredJob, table: TableSnapshot) -> bool:
     return is_of_table and lake.jobs.target_of(job.id) == target_of_compaction(table)
 
 
-def _compacted(
-    verb: Compact,
-    lake: Lake,
-    life: JobLife,
-    info: CommitInfo,
-) -> list[CommittedCompaction]:
+def _compacted(verb: Compact, lake: Lake, life: JobLife, info: CommitInfo) -> list[CommittedCompaction]:
     """Run the job; where it fails, what is complete is committed nevertheless."""
     assert life.serves is not None
     table, staging_id = lake.table_snapshot(verb.table), life.serves

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..catalog.committing.commit import ChangeSet
 from ..catalog.drafting.rows import unused_files
 from ..errors import InvalidInputError, NotFoundError, SchemaNotFoundError, TableNotFoundError
 from ..format.log_lines import counted, logger, size
@@ -27,7 +26,7 @@ from ..spark.job.request import (
     job_directory,
 )
 from ..sql.predicate import read_predicate
-from ..transaction.changes import AppendFiles, Change, ReadRows, Truncate
+from ..transaction.changes import AppendFiles, Change, ChangeSet, ReadRows, Truncate
 from ..transaction.definition import narrower, warn_of_narrower
 from .arguments import GivenRows, InsertChoice, InsertMode, SchemaEvolution, names_of
 from .job_life import State, Submitter

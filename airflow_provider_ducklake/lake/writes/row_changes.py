@@ -61,10 +61,7 @@ class PlannedRowChange:
             return None
         table = self.changes.target.table
         change_set = lake.writes.row_changes(
-            table,
-            results.changes,
-            self._where(results.changes),
-            may_insert=bool(self.changes.not_matched),
+            table, results.changes, self._where(results.changes), may_insert=bool(self.changes.not_matched)
         )
         if self._reads_target:  # which rows are hit depends on all rows that the target had
             change_set = replace(

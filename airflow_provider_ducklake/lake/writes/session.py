@@ -374,11 +374,7 @@ class LakeSession:
         return run(verb, self._lake, self._submitter(frames or {}), Commit(info, keyed)).committed
 
     def _given(
-        self,
-        source: Given | None,
-        sql: str | None,
-        sources: Mapping[str, Given] | None,
-        **others: object,
+        self, source: Given | None, sql: str | None, sources: Mapping[str, Given] | None, **others: object
     ) -> tuple[GivenRows, Frames]:
         """Return the rows that are given, and the DataFrames among them by the views that stand for them."""
         GivenRows(source, sql, None, sources).check(**others)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.committing.commit import ChangeSet
 from ..catalog.ledger.consumers import Consumed
 from ..errors import InvalidInputError
 from ..format.log_lines import logger
@@ -19,6 +18,7 @@ from ..planning.reading.scan import ConsumptionHistory, changed
 from ..spark.job.request import Dataset, JobRequest, LakeSource, Step, check_function, check_view_names
 from ..sql.spark.parse import parse_spark_sql
 from ..sql.spark.statements import SparkStatement, WriteMode, WriteStatement
+from ..transaction.changes import ChangeSet
 from .arguments import IfEmpty, names_of, parse_at, parse_flag, parse_word
 from .run import announce_replaced
 from .sql_plan import Reads, SqlTarget, find_target, rows_read, steps_of, table_changes
@@ -331,9 +331,7 @@ def _mode(table: str, word: str) -> WriteMode:
         ) from None
 
 
-def _grouped(
-    written: Sequence[tuple[QualifiedName, WriteResult]],
-) -> dict[FoldedName, list[WriteResult]]:
+def _grouped(written: Sequence[tuple[QualifiedName, WriteResult]]) -> dict[FoldedName, list[WriteResult]]:
     groups: dict[FoldedName, list[WriteResult]] = defaultdict(list)
     for name, result in written:
         groups[name.folded].append(result)

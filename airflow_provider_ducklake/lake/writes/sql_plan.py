@@ -260,10 +260,7 @@ def refuse_macros(lake: Lake, at: SnapshotId, functions: Collection[FoldedName],
 
 
 def steps_of(
-    statements: Sequence[SparkStatement],
-    reads: Reads,
-    targets: dict[FoldedName, SqlTarget],
-    job_id: str,
+    statements: Sequence[SparkStatement], reads: Reads, targets: dict[FoldedName, SqlTarget], job_id: str
 ) -> tuple[list[Step], list[WritePlan]]:
     """Plan the steps of the job, and the write of each result; statements without a target are left out."""
     steps: list[Step] = []
@@ -324,8 +321,6 @@ def table_changes(
         change
         for number, target in enumerate(targets)
         for change in target.changes(
-            [result for name, result in written if name.folded == target.name.folded],
-            number,
-            empties=empties,
+            [result for name, result in written if name.folded == target.name.folded], number, empties=empties
         )
     )

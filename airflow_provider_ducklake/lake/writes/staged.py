@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from .. import errors
-from ..catalog.committing.commit import ChangeSet
 from ..format.log_lines import logger
 from ..planning.writing.staged import StagedWrite, plan_change_sets
 from ..planning.writing.write import NewTableAndSchema
 from ..spark.job import io as job_io
 from ..storage.files.filesystem import exists
+from ..transaction.changes import ChangeSet
 from .run import announce_earlier, announce_replaced
 from .verb import Commit, Summary, announce_commit, numbers
 

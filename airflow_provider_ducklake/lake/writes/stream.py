@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uuid6 import uuid7
 
 from .. import errors
-from ..catalog.committing.commit import ChangeSet, PlannedCommit
+from ..catalog.committing.commit import PlannedCommit
 from ..format.log_lines import logger
 from ..format.names.identifiers import QualifiedName, TableName
 from ..format.names.paths import directory_path, is_absolute, job_directory
@@ -19,6 +19,7 @@ from ..spark.job import io as stream_io
 from ..spark.job.io import StreamOwner
 from ..spark.job.request import JobRequest, StreamSource, TransformSource
 from ..storage.files import writing
+from ..transaction.changes import Change, ChangeSet
 from .job_life import State, Submitter, remove_files, serving
 from .resume import finish_earlier
 from .verb import Attempt, Resolve, Summary, added, numbers
@@ -26,7 +27,6 @@ from .verb import Attempt, Resolve, Summary, added, numbers
 if TYPE_CHECKING:
     from ..catalog.lake import Lake
     from ..planning.writing.staged import StagedBatch
-    from ..transaction.changes import Change
     from .arguments import GivenRows
 
 

@@ -15,10 +15,11 @@ from uuid6 import uuid7
 
 from ..format.log_lines import counted, size
 from ..planning.writing.write import RowChanges, WriteResult
+from ..transaction.changes import ChangeSet
 from ..transaction.changes_made import Replay
 
 if TYPE_CHECKING:
-    from ..catalog.committing.commit import ChangeSet, KeyedCommit
+    from ..catalog.committing.commit import KeyedCommit
     from ..catalog.lake import Lake
     from ..catalog.ledger.consumers import Consumed
     from ..format.snapshots import CommitInfo, CommitKey, CommitRecord, CommittedSnapshot

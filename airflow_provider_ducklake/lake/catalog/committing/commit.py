@@ -81,20 +81,6 @@ class KeyedCommit:
     seen: Replay = field(default_factory=Replay)
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSet:
-    """Changes that were planned on snapshot ``base``: they conflict with what came after it.
-
-    ``unused`` are files (absolute paths) that are no longer needed once the changes are committed. ``newest``
-    is the newest snapshot when the changes were made, if that was read.
-    """
-
-    base: SnapshotId
-    changes: Collection[kinds.Change]
-    unused: Collection[str] = ()
-    newest: SnapshotId | None = None
-
-
 @dataclass(frozen=True)
 class PlannedCommit:
     """Stages that become one snapshot, what they say of themselves, and how to make them once.
@@ -104,7 +90,7 @@ class PlannedCommit:
     messages refuses a snapshot without one.
     """
 
-    change_sets: Sequence[ChangeSet]
+    change_sets: Sequence[kinds.ChangeSet]
     info: CommitInfo
     keyed: KeyedCommit | None = None
     releases: Sequence[str] = ()
@@ -299,7 +285,7 @@ def _attempt_locked(
     return CommittedSnapshot(state.snapshot_id, state.time, attempts=1, removed=removed)
 
 
-def check_change_set(catalog: Catalog, change_set: ChangeSet) -> None:
+def check_change_set(catalog: Catalog, change_set: kinds.ChangeSet) -> None:
     """Check a change set as its commit would do now; by the commit itself it may be another matter."""
     planned = PlannedCommit((change_set,), CommitInfo())
     with catalog.dialect.reading() as connection:
@@ -373,7 +359,7 @@ def _begin(
     return CommitState(head, _now(progress), facts, catalog_changes=kinds.changes_catalog(changes, facts))
 
 
-def _check_since(change_set: ChangeSet, head: Snapshot, since: Collection[RecordedSnapshot]) -> None:
+def _check_since(change_set: kinds.ChangeSet, head: Snapshot, since: Collection[RecordedSnapshot]) -> None:
     ours = [change.claim for change in change_set.changes if change.claim is not None]
     check_conflicts(ours, ((one.id, record) for one in since for record in one.changes))
     if len(since) != head.id - change_set.base:
@@ -453,12 +439,12 @@ class Committer:
         keyed: KeyedCommit | None = None,
     ) -> CommittedSnapshot | None:
         """Commit changes that were planned on snapshot ``base``; see ``commit``."""
-        planned = PlannedCommit((ChangeSet(base, tuple(changes)),), info, keyed, demands_message=True)
+        planned = PlannedCommit((kinds.ChangeSet(base, tuple(changes)),), info, keyed, demands_message=True)
         return self.commit_planned(planned, retry)
 
     def commit_change_sets(
         self,
-        change_sets: Sequence[ChangeSet],
+        change_sets: Sequence[kinds.ChangeSet],
         info: CommitInfo,
         *,
         keyed: KeyedCommit | None = None,
@@ -471,12 +457,7 @@ class Committer:
         are. What is ``consumed`` is noted in the same transaction, also without changes.
         """
         planned = PlannedCommit(
-            tuple(change_sets),
-            info,
-            keyed,
-            releases=tuple(job_ids),
-            consumed=consumed,
-            demands_message=True,
+            tuple(change_sets), info, keyed, releases=tuple(job_ids), consumed=consumed, demands_message=True
         )
         return self.commit_planned(planned)
 

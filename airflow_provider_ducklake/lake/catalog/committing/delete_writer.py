@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ...format.snapshots import DataFileId, SnapshotId
     from ...storage.files.filesystem import Location
     from ..dialects.dialect import Catalog
-    from .commit import ChangeSet
 
 
 log = logger(__name__)
@@ -148,7 +147,7 @@ def remove_unused(paths: Iterable[str], locate: Callable[[str], Location]) -> No
 Ending: TypeAlias = kinds.EndFiles | kinds.Truncate | kinds.RewriteDeletes
 
 
-def with_flushed_deletes(catalog: Catalog, change_set: ChangeSet) -> ChangeSet:
+def with_flushed_deletes(catalog: Catalog, change_set: kinds.ChangeSet) -> kinds.ChangeSet:
     """Return a change set that writes the marks of the files that it ends."""
     ending = [
         change
@@ -193,11 +192,7 @@ def _folds(
 
 
 def _files(
-    connection: Connection,
-    catalog: Catalog,
-    base: SnapshotId,
-    change: Ending,
-    ids: list[DataFileId],
+    connection: Connection, catalog: Catalog, base: SnapshotId, change: Ending, ids: list[DataFileId]
 ) -> tuple[str, list[LiveDataFile]]:
     """Return the table's directory, and those of the files that it has at the snapshot."""
     tables = catalog.tables

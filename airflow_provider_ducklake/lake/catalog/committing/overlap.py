@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, or_, select
 from ...errors import TransactionConflictError
 from ...planning.reading.scan import InlinedRows, ScanPlan
 from ...planning.writing.overwrite import RowScope
-from ...transaction.changes import InlineDeletes, ReadRows
+from ...transaction.changes import ChangeSet, InlineDeletes, ReadRows
 from ...transaction.changes_made import UPKEEP, ChangeKind
 from ...transaction.conflicts import Rule, rule_of
 from ...transaction.declared import OfTable
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ...format.snapshots import Snapshot, SnapshotId
     from ..dialects.dialect import Catalog
     from ..snapshot.read_snapshots import RecordedSnapshot
-    from .commit import ChangeSet
 
 _ADDED = frozenset({ChangeKind.INSERTED_INTO_TABLE, ChangeKind.INLINED_INSERT})
 _GONE = frozenset({ChangeKind.DELETED_FROM_TABLE, ChangeKind.INLINED_DELETE})

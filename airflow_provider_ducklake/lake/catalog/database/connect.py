@@ -640,12 +640,7 @@ def write_option(connection: sa.Connection, tables: CatalogTables, option: Optio
     else:
         connection.execute(
             metadata.insert(),
-            {
-                "key": option.key,
-                "value": option.value,
-                "scope": option.scope,
-                "scope_id": option.scope_id,
-            },
+            {"key": option.key, "value": option.value, "scope": option.scope, "scope_id": option.scope_id},
         )
 
 

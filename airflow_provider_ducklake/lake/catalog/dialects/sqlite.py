@@ -171,10 +171,7 @@ class SqliteDialect(CatalogDialect):
     """A catalog in one file on one host."""
 
     inlined_form = InlinedForm(
-        max_columns=2000,
-        native=frozenset({ScalarKind.BLOB}),
-        has_decimals=False,
-        nested_nul=True,
+        max_columns=2000, native=frozenset({ScalarKind.BLOB}), has_decimals=False, nested_nul=True
     )
 
     def __init__(self, engine: sa.Engine) -> None:

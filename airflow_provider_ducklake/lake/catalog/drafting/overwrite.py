@@ -38,11 +38,7 @@ MOST_BYTES_READ = 256 * 2**20
 
 
 def changes_of_condition(
-    reading: Reading,
-    catalog: Catalog,
-    plan: ScanPlan,
-    locate: Locate,
-    found: FoundRows | None = None,
+    reading: Reading, catalog: Catalog, plan: ScanPlan, locate: Locate, found: FoundRows | None = None
 ) -> Iterator[kinds.Change]:
     """Yield the changes that delete the rows that a plan with a condition reads.
 
@@ -216,12 +212,7 @@ def find_earlier_rows(
 
 
 def _earlier_rows(
-    connection: Connection,
-    catalog: Catalog,
-    table: TableSnapshot,
-    record: CommitRecord,
-    *,
-    since: SnapshotId,
+    connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord, *, since: SnapshotId
 ) -> EarlierRows:
     """Read the files and inlined rows that may hold them; ``since``: when the table was made or restored."""
     file = catalog.tables["data_file"]

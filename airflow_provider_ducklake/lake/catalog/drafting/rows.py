@@ -16,7 +16,6 @@ from ...storage.deletes.deletes import live_positions, positions_of
 from ...storage.files.parallel import in_threads
 from ...storage.rows.table_reader import wanted_positions, wanted_row_ids
 from ...transaction import changes as kinds
-from ..committing.commit import ChangeSet
 from ..database.connect import in_parts
 from ..snapshot import read_files
 from ..snapshot.inlined_read import inlined_delete_snapshots, missing_row_ids
@@ -148,7 +147,7 @@ def _check_not_replaced(table: TableSnapshot, file: LiveDataFile) -> None:
 
 def changes_of_job(
     targets: Targets, changes: RowChanges, scope: RowScope, locate: Locate, *, may_insert: bool
-) -> ChangeSet:
+) -> kinds.ChangeSet:
     """Build the change set of a job's row changes, based on the snapshot that it read.
 
     ``scope`` are the rows among which it looked for those to change.
@@ -165,7 +164,7 @@ def changes_of_job(
         *append_to_existing(table, changes.updated),
         *append_to_existing(table, changes.inserted),
     ]
-    return ChangeSet(table.snapshot.id, tuple(made), unused_files(made, changes.deletes))
+    return kinds.ChangeSet(table.snapshot.id, tuple(made), unused_files(made, changes.deletes))
 
 
 def positions_files(deletes: Iterable[NewDeletes]) -> dict[DataFileId, kinds.PositionsFile]:

@@ -34,9 +34,10 @@ from ...format.tags import MacroDefinition, ViewDefinition
 from ...format.versions import Feature
 from ...planning.writing.overwrite import RowScope
 from ...planning.writing.write import ParquetSettings
+from ...transaction.changes import ChangeSet
 from ...transaction.definition import narrower, warn_of_narrower
 from ...transaction.lake_draft import LakeDraft, ViewDraft
-from ..committing.commit import ChangeSet, Committer, KeyedCommit, PlannedCommit
+from ..committing.commit import Committer, KeyedCommit, PlannedCommit
 from ..committing.delete_writer import remove_unused
 from ..snapshot.scan import Wanted, find_scan
 from .base_lake import (

@@ -124,11 +124,7 @@ def _row(
 
 
 def replay(
-    connection: Connection,
-    catalog: Catalog,
-    found: Sequence[CommitRecord],
-    key: CommitKey,
-    on_clear: OnClear,
+    connection: Connection, catalog: Catalog, found: Sequence[CommitRecord], key: CommitKey, on_clear: OnClear
 ) -> Replay:
     """Decide what the records of a key mean for its next commit; see ``replay_of``."""
     is_again = any(record.generation != key.generation for record in found)

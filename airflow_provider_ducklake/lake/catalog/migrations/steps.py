@@ -100,8 +100,7 @@ def retyped_bounds(connection: sa.Connection, tables: CatalogTables, _version: S
     )
     types = connection.execute(
         sa.select(column.c.table_id, column.c.column_id, column.c.column_type).join(
-            several,
-            (several.c.table_id == column.c.table_id) & (several.c.column_id == column.c.column_id),
+            several, (several.c.table_id == column.c.table_id) & (several.c.column_id == column.c.column_id)
         )
     )
     keys = [{"table": table, "id": one} for table, one in misspelled_bounds(tuple(row) for row in types)]
@@ -301,11 +300,7 @@ _FILLS = (
     Fill(SpecVersion.V0_4, "columns: the default is a literal, NULL where there was none", _defaults),
     Fill(SpecVersion.V1_1, "schema versions: add those that inlined rows need", schema_versions),
     Fill(SpecVersion.V1_1, "nested fields: restore defaults that a rename lost", field_defaults),
-    Fill(
-        SpecVersion.V1_1,
-        "statistics: forget bounds of columns whose type has changed",
-        retyped_bounds,
-    ),
+    Fill(SpecVersion.V1_1, "statistics: forget bounds of columns whose type has changed", retyped_bounds),
 )
 
 

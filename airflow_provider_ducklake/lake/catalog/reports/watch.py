@@ -53,10 +53,7 @@ def news(catalog: Catalog, since: int | None) -> News:
     """Read the snapshots after one, in a single statement if there is none (None: only the newest one)."""
     tables, all_tables = catalog.tables, read.tables_query(catalog.tables, None)
     if since is None:
-        first: dict[str, Question[Any]] = {
-            "head": read_snapshots.head_query(tables),
-            "tables": all_tables,
-        }
+        first: dict[str, Question[Any]] = {"head": read_snapshots.head_query(tables), "tables": all_tables}
         answers = catalog.dialect.ask_at_once(first)
         return News(answers["head"], (), _ids(answers["tables"]))
     progress = catalog.dialect.ask_at_once({"it": read_snapshots.progress_query(tables, since, None)})["it"]

@@ -46,10 +46,7 @@ def tables_to_restore(
     """Drop the tables that are already known to match the target snapshot from a scope."""
     since = _Since(read_snapshots.newer_query(tables, target.id).ask(connection), target, head)
     heirs = dict(_unchanged_heirs(scope, since))
-    return replace(
-        scope,
-        tables=tuple(pair for pair in scope.tables if not _is_known(pair, heirs, since)),
-    )
+    return replace(scope, tables=tuple(pair for pair in scope.tables if not _is_known(pair, heirs, since)))
 
 
 def _unchanged_heirs(scope: RestoreScope, since: _Since) -> Iterator[tuple[TableId, TableId]]:

@@ -17,8 +17,8 @@ from ...format.schema import Column, TableSchema
 from ...format.snapshots import ColumnId, CommitInfo, CommittedSnapshot
 from ...planning.upkeep.restore import RewriteBin, plan_bins, without_bounds
 from ...planning.writing.write import ParquetSettings, target_of_write
-from ...transaction.changes import Change, DropTable, RestoredFile, RestoreRows
-from ..committing.commit import ChangeSet, Committer, KeyedCommit
+from ...transaction.changes import Change, ChangeSet, DropTable, RestoredFile, RestoreRows
+from ..committing.commit import Committer, KeyedCommit
 from ..committing.delete_writer import remove_unused
 from ..drafting.rows import delete_changes, end_files, read_targets
 from ..ledger import jobs, restores

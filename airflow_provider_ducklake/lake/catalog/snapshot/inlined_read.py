@@ -129,10 +129,7 @@ def inlined_ended_since(
     """Return the rows that the snapshot shows and a later one does not."""
     at = table.snapshot.id
     return _rows(
-        connection,
-        catalog,
-        table,
-        lambda rows: (rows.c.begin_snapshot <= at) & (rows.c.end_snapshot > at),
+        connection, catalog, table, lambda rows: (rows.c.begin_snapshot <= at) & (rows.c.end_snapshot > at)
     )
 
 

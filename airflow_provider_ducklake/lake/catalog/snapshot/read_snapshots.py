@@ -367,9 +367,7 @@ _SAID = ("author", "commit_message", "commit_extra_info")
 def _recorded(rows: Iterable[sa.Row[Any]]) -> list[RecordedSnapshot]:
     return [
         RecordedSnapshot(
-            _snapshot(row),
-            parse_changes(row.changes_made),
-            *(getattr(row, name) for name in _SAID),
+            _snapshot(row), parse_changes(row.changes_made), *(getattr(row, name) for name in _SAID)
         )
         for row in rows
     ]

@@ -77,12 +77,7 @@ def find_table_snapshot(
 
 
 def load_table(
-    connection: Connection,
-    catalog: Catalog,
-    snapshot: Snapshot,
-    name: QualifiedName,
-    *,
-    with_files: bool,
+    connection: Connection, catalog: Catalog, snapshot: Snapshot, name: QualifiedName, *, with_files: bool
 ) -> TableSnapshot:
     """Return the table with its columns, partitioning, sort keys and options, and with its files if asked."""
     row = find_table(connection, catalog.tables, snapshot, name)

@@ -170,9 +170,7 @@ def as_planned(
 
 
 def _is_as_read(
-    origin: RewriteSource,
-    targets: Mapping[DataFileId, DeleteFileId | None],
-    counts: Mapping[DataFileId, int],
+    origin: RewriteSource, targets: Mapping[DataFileId, DeleteFileId | None], counts: Mapping[DataFileId, int]
 ) -> bool:
     is_live = origin.file_id in targets
     same_deletes = is_live and targets[origin.file_id] == origin.delete_file_id

@@ -352,8 +352,7 @@ def _make(lake: OpenLake, request: ExportRequest, file: Path, lake_id: str) -> _
         format_ = ExportFormat.of(request.path, request.format)
         with FrozenFile.made(file, format_, tables.version, paths) as frozen:
             frozen.options(
-                list(_options(connection, rows)),
-                {"data_path": _data_path(lake, request), FROZEN: mark.text},
+                list(_options(connection, rows)), {"data_path": _data_path(lake, request), FROZEN: mark.text}
             )
             for name, query in rows.queries():
                 for part in streamed_parts(connection, query, _ROWS_AT_ONCE):

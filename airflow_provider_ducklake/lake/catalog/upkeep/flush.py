@@ -20,8 +20,16 @@ from ...format.log_lines import logger
 from ...format.names.paths import job_directory
 from ...format.versions import Feature
 from ...planning.upkeep.compaction import FlushPlan, FlushResult, LayoutToFlush, plan_layout
-from ...transaction.changes import AddDeletes, Change, FlushedFile, FlushInlined, Positions, UnwrittenDeletes
-from ..committing.commit import ChangeSet, check_change_set
+from ...transaction.changes import (
+    AddDeletes,
+    Change,
+    ChangeSet,
+    FlushedFile,
+    FlushInlined,
+    Positions,
+    UnwrittenDeletes,
+)
+from ..committing.commit import check_change_set
 from ..committing.delete_writer import remove_unused
 from ..database.connect import in_parts
 from ..ledger import jobs
@@ -338,12 +346,7 @@ class Flush:
         return _Flushed(plan, job_id, change_set, tuple(files), paths)
 
     def _write_layout(
-        self,
-        connection: sa.Connection,
-        plan: FlushPlan,
-        layout: LayoutToFlush,
-        job_id: str,
-        paths: list[str],
+        self, connection: sa.Connection, plan: FlushPlan, layout: LayoutToFlush, job_id: str, paths: list[str]
     ) -> list[FlushedFile]:
         from ...storage.moving.flush_files import Flushing, rows_with_lives
 

@@ -173,9 +173,7 @@ def overlapping(table: Table, keys: Sequence[str], id_: str, condition: ColumnEl
     """Return the query for rows that begin before another of the same ``keys`` has ended."""
     end = func.coalesce(table.c.end_snapshot, _FOREVER)
     before = func.max(end).over(
-        partition_by=[table.c[key] for key in keys],
-        order_by=(table.c.begin_snapshot, end),
-        rows=(None, -1),
+        partition_by=[table.c[key] for key in keys], order_by=(table.c.begin_snapshot, end), rows=(None, -1)
     )
     rows = (
         select(

@@ -250,12 +250,7 @@ def _as_stored(column: Column, value: Value) -> Physical:
         case int() if column.type.facts.kind is dl.ScalarKind.BOOLEAN and value in (0, 1):
             return bool(value)
         case TypedValue(type_, physical) if (
-            type_ == column.type
-            or {
-                type_.facts.kind,
-                column.type.facts.kind,
-            }
-            <= dl.TEXTS
+            type_ == column.type or {type_.facts.kind, column.type.facts.kind} <= dl.TEXTS
         ):
             return physical
         case _:

@@ -167,9 +167,7 @@ def missing_schema_versions(
 Default: TypeAlias = tuple[str | None, ...]  # the four columns that say it, ``initial_default`` first
 
 
-def lost_defaults(
-    fields: Iterable[tuple[int, int, int, Default]],
-) -> list[tuple[int, int, int, Default]]:
+def lost_defaults(fields: Iterable[tuple[int, int, int, Default]]) -> list[tuple[int, int, int, Default]]:
     """Return the rows of nested fields whose default got lost with a rename, each with that default.
 
     ``fields`` are the rows of nested fields: table, column, begin snapshot, default.

@@ -25,25 +25,10 @@ from ...storage.files.listing import delete_by_name, delete_tree
 from ...storage.files.parallel import in_threads
 from ...storage.files.writing import lacks_seal, opened, sealed
 from ...transaction.changes import MergedFile, RewrittenFile
+from . import documents
 from . import results as docs
 from .codec import DocumentError, Json, decode, dumps, encode, loads
-from .documents import (
-    StorageOptions,
-    check_defaults,
-    check_filter,
-    check_once,
-    check_own_files,
-    check_result,
-    checked_names,
-    digest_of_bytes,
-    incomplete_file,
-    is_document,
-    read_document,
-    read_json,
-    reading,
-    write_document,
-    write_json,
-)
+from .documents import StorageOptions
 from .request import CompactionSource, JobRequest, OverwriteSource, RowChangeSource
 
 if TYPE_CHECKING:
@@ -94,7 +79,7 @@ def _bytes_of(request: JobRequest) -> bytes:
 
 def request_digest(request: JobRequest) -> str:
     """Compute the digest of the request: a job refuses a request that was changed."""
-    return digest_of_bytes(_bytes_of(request))
+    return documents.digest_of_bytes(_bytes_of(request))
 
 
 def read_request(
@@ -102,13 +87,13 @@ def read_request(
 ) -> JobRequest:
     """Return the request at ``uri``."""
     content = opened(uri, read_bytes(uri, storage_options), is_proven=expected_digest is not None)
-    if expected_digest is not None and digest_of_bytes(content) != expected_digest:
+    if expected_digest is not None and documents.digest_of_bytes(content) != expected_digest:
         raise UntrustedValueError(
             uri,
-            digest_of_bytes(content),
+            documents.digest_of_bytes(content),
             f"is not the digest of the request that was submitted, {expected_digest}",
         )
-    with reading(uri):
+    with documents.reading(uri):
         request = decode(loads(content, uri, _REQUEST_VERSION), JobRequest)
     if uri != request_uri(request.directory):
         raise SparkJobError(
@@ -126,7 +111,7 @@ def write_results(
     There is a result for each of the request's plans.
     """
     done = docs.Done(request.job_id, _write_parts(request, results, storage_options))
-    write_document(request.directory + DONE, done, storage_options)
+    documents.write_document(request.directory + DONE, done, storage_options)
 
 
 def complete_results(
@@ -147,10 +132,10 @@ def write_row_changes(
         names.append(f"deletes-{number:05d}.json")
         deletes = changes.deletes[start : start + FILES_PER_PART]
         part = docs.DeletesPart(request.job_id, deletes, () if number else changes.inlined)
-        write_document(request.directory + names[-1], part, storage_options)
+        documents.write_document(request.directory + names[-1], part, storage_options)
     written = _write_parts(request, (changes.updated, changes.inserted), storage_options)
     done = docs.RowChangesDone(request.job_id, written, tuple(names), changes.matching)
-    write_document(request.directory + DONE, done, storage_options)
+    documents.write_document(request.directory + DONE, done, storage_options)
 
 
 def _write_parts(
@@ -163,7 +148,7 @@ def _write_parts(
             names.append(f"part-{count:05d}.json")
             count += 1
             part = docs.ResultPart(request.job_id, result.data_files[start : start + FILES_PER_PART])
-            write_document(request.directory + names[-1], part, storage_options)
+            documents.write_document(request.directory + names[-1], part, storage_options)
         written.append(docs.WrittenResult(**docs.summary(result), parts=tuple(names)))
     return tuple(written)
 
@@ -176,7 +161,7 @@ def write_error(request: JobRequest, error: DuckLakeError, storage_options: Stor
     if not has_request(request.directory, storage_options):
         return
     document = {"job_id": request.job_id, **docs.encode_error(error)}
-    write_json(request.directory + ERROR, document, storage_options)
+    documents.write_json(request.directory + ERROR, document, storage_options)
 
 
 def read_results(request: JobRequest, storage_options: StorageOptions = None) -> tuple[WriteResult, ...]:
@@ -198,19 +183,19 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
     done = _done_of(request, storage_options)
     updated, inserted = _results_of(request, done, storage_options)
     uri, job_id = request.directory + DONE, request.job_id
-    with reading(uri):
+    with documents.reading(uri):
         if not isinstance(done, docs.RowChangesDone):
             raise DocumentError("deletes is missing")
-        names = checked_names(done.deletes, uri)
-        check_filter(done.matching, request.plans[0].target)
+        names = documents.checked_names(done.deletes, uri)
+        documents.check_filter(done.matching, request.plans[0].target)
     parts = [
         _read_part(request.directory + name, job_id, docs.DeletesPart, storage_options) for name in names
     ]
     deletes = tuple(one for part in parts for one in part.deletes)
     inlined = tuple(row_id for part in parts for row_id in part.inlined)
     for named in ([one.path for one in deletes], [one.data_file_id for one in deletes], inlined):
-        check_once(named, uri)
-    check_own_files((one.path for one in deletes), request.directory, uri)
+        documents.check_once(named, uri)
+    documents.check_own_files((one.path for one in deletes), request.directory, uri)
     return RowChanges(deletes, inlined, updated, inserted, done.matching)
 
 
@@ -227,10 +212,10 @@ def _done_of(request: JobRequest, storage_options: StorageOptions) -> docs.Done:
 def _read_done(directory: str, job_id: str, storage_options: StorageOptions) -> docs.Done | None:
     """Read the document that the job wrote at its end; None: there is none."""
     uri = directory + DONE
-    document = read_json(uri, job_id, storage_options)
+    document = documents.read_json(uri, job_id, storage_options)
     if document is None:
         return None
-    with reading(uri):
+    with documents.reading(uri):
         return decode(document, docs.RowChangesDone if "deletes" in document else docs.Done)
 
 
@@ -245,27 +230,27 @@ def _results_of(
         )
     uri = request.directory + DONE
     for plan, result in zip(request.plans, results, strict=True):
-        check_own_files(_paths(result), job_directory(plan.root, request.writer_id), uri)
-        check_defaults(result.schema, plan.schema, uri)
-    check_once(_paths(*results), uri)
+        documents.check_own_files(_paths(result), job_directory(plan.root, request.writer_id), uri)
+        documents.check_defaults(result.schema, plan.schema, uri)
+    documents.check_once(_paths(*results), uri)
     return results
 
 
 def _read_results(
     done: docs.Done, directory: str, storage_options: StorageOptions
 ) -> tuple[WriteResult, ...]:
-    with reading(directory + DONE):
+    with documents.reading(directory + DONE):
         return tuple(_result(one, directory, done.job_id, storage_options) for one in done.results)
 
 
 def _result(
     done: docs.WrittenResult, directory: str, job_id: str, storage_options: StorageOptions
 ) -> WriteResult:
-    names = checked_names(done.parts, directory + DONE)
+    names = documents.checked_names(done.parts, directory + DONE)
     parts = [_read_part(directory + name, job_id, docs.ResultPart, storage_options) for name in names]
     data_files = tuple(file for part in parts for file in part.data_files)
     result = WriteResult(**docs.summary(done), data_files=data_files)
-    check_result(result, directory + DONE)
+    documents.check_result(result, directory + DONE)
     counted = sum(file.record_count for file in data_files)
     if counted != result.rows_written:
         raise SparkJobError(
@@ -281,10 +266,10 @@ def _paths(*results: WriteResult) -> Iterator[str]:
 
 def read_error(request: JobRequest, storage_options: StorageOptions = None) -> DuckLakeError | None:
     """Return the error that the job left, or None: what to raise when spark-submit failed."""
-    document = read_json(request.directory + ERROR, request.job_id, storage_options)
+    document = documents.read_json(request.directory + ERROR, request.job_id, storage_options)
     if document is None:
         return None
-    with reading(request.directory + ERROR):
+    with documents.reading(request.directory + ERROR):
         return docs.decode_error(document)
 
 
@@ -297,19 +282,19 @@ def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptio
     try:
         names = _names(directory, job_id, storage_options)
     except (SparkJobError, UntrustedValueError):  # the document that lists them is damaged: by their names
-        names = [name for name in file_sizes(directory, storage_options) if is_document(name)]
+        names = [name for name in file_sizes(directory, storage_options) if documents.is_document(name)]
     for name in [REQUEST, PACKAGE, ERROR, *names, DONE]:
         delete_file(directory + name, storage_options)
 
 
 def _names(directory: str, job_id: str, storage_options: StorageOptions) -> list[str]:
     """Return the names of the documents that belong to a job's result, as far as it is there."""
-    done = read_json(directory + DONE, job_id, storage_options)
+    done = documents.read_json(directory + DONE, job_id, storage_options)
     if done is None:
         return []
-    with reading(directory + DONE):
+    with documents.reading(directory + DONE):
         parts = [name for one in done["results"] for name in one["parts"]]
-        return checked_names([*parts, *done.get("deletes", [])], directory + DONE)
+        return documents.checked_names([*parts, *done.get("deletes", [])], directory + DONE)
 
 
 def delete_job_directories(
@@ -336,7 +321,7 @@ def delete_own_directory(directory: str, job_id: str, storage_options: StorageOp
 def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> str:
     """Write down what a job's result is for, and return where: the write waits for its commit."""
     uri = stage_uri(staged.directory)
-    write_document(uri, docs.StagedWriteDocument.of(staged), storage_options)
+    documents.write_document(uri, docs.StagedWriteDocument.of(staged), storage_options)
     return uri
 
 
@@ -368,12 +353,12 @@ def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
     The caller, who has the catalog, checks that it is for the table that its job was registered for.
     """
     directory, job_id = uri.removesuffix(STAGE), job_of_stage(uri)
-    document = read_json(uri, job_id, storage_options)
+    document = documents.read_json(uri, job_id, storage_options)
     done = _read_done(directory, job_id, storage_options)
     if document is None or done is None:
         raise _incomplete(uri, uri if document is None else directory + DONE)
     results = _read_results(done, directory, storage_options)
-    with reading(uri):
+    with documents.reading(uri):
         (result,) = results
         staged = decode(document, docs.StagedWriteDocument).staged(result)
         target = staged.target
@@ -381,10 +366,10 @@ def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
             problem = f"is not what job {staged.job_id} was registered for"
             raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
         if isinstance(target, NewTable):
-            check_defaults(result.schema, None, directory + DONE)
-    check_own_files(_paths(result), directory, directory + DONE)
-    check_once(_paths(result), directory + DONE)
-    missing = incomplete_file(staged.result.data_files, storage_options, directory)
+            documents.check_defaults(result.schema, None, directory + DONE)
+    documents.check_own_files(_paths(result), directory, directory + DONE)
+    documents.check_once(_paths(result), directory + DONE)
+    missing = documents.incomplete_file(staged.result.data_files, storage_options, directory)
     if missing is not None:
         raise _incomplete(uri, missing)
     return staged
@@ -423,16 +408,16 @@ def _paths_left(directory: str, job_id: str, storage_options: StorageOptions) ->
     """Return the paths of a job's data files, as far as its result is still there."""
     found: list[str] = []
     for name in _names(directory, job_id, storage_options):
-        part = read_json(directory + name, job_id, storage_options)
-        with reading(directory + name):
+        part = documents.read_json(directory + name, job_id, storage_options)
+        with documents.reading(directory + name):
             paths = [item["path"] for item in (part or {}).get("data_files", [])]
-        check_own_files(paths, directory, directory + name)
+        documents.check_own_files(paths, directory, directory + name)
         found += paths
     return found
 
 
 def _read_named(path: str, job_id: str, storage_options: StorageOptions) -> Json:
-    document = read_json(path, job_id, storage_options)
+    document = documents.read_json(path, job_id, storage_options)
     if document is None:
         raise SparkJobError(
             f"{path} is missing, although {DONE} names it. Job {job_id} was not committed; run its task "
@@ -443,7 +428,7 @@ def _read_named(path: str, job_id: str, storage_options: StorageOptions) -> Json
 
 def _read_part(path: str, job_id: str, type_: type[_T], storage_options: StorageOptions) -> _T:
     document = _read_named(path, job_id, storage_options)
-    with reading(path):
+    with documents.reading(path):
         return decode(document, type_)
 
 
@@ -472,9 +457,11 @@ def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions =
     """Record the owner of a checkpoint that has none; refuse another owner."""
     uri = f"{checkpoint}ducklake/stream.json"
     if not exists(uri, storage_options):
-        write_document(uri, owner, storage_options)
+        documents.write_document(uri, owner, storage_options)
         return
-    known = read_document(uri, StreamOwner, storage_options, is_proven=True)  # all it can do is to refuse
+    known = documents.read_document(
+        uri, StreamOwner, storage_options, is_proven=True
+    )  # all it can do is to refuse
     if known.table_uuid != owner.table_uuid:
         raise InvalidInputError(
             f"The checkpoint {checkpoint} belongs to the table {known.table} ({known.table_uuid}), not to "
@@ -548,7 +535,7 @@ def write_batch(checkpoint: str, batch: StagedBatch, storage_options: StorageOpt
         job_id=batch.job_id,
         data_files=batch.result.data_files,
     )
-    write_document(record_uri(checkpoint, batch.query_id, batch.batch_id), record, storage_options)
+    documents.write_document(record_uri(checkpoint, batch.query_id, batch.batch_id), record, storage_options)
 
 
 def read_batch(
@@ -556,22 +543,22 @@ def read_batch(
 ) -> StagedBatch:
     """Return a batch by its record; ``root`` is the directory of the stream's table."""
     uri = record_uri(checkpoint, query_id, batch_id)
-    found = read_document(uri, docs.Batch, storage_options)
-    with reading(uri):
+    found = documents.read_document(uri, docs.Batch, storage_options)
+    with documents.reading(uri):
         if (found.query_id, found.batch_id) != (query_id, batch_id):
             raise SparkJobError(f"{uri} is the record of another batch. Nothing was committed.")
         result = WriteResult(**docs.summary(found), data_files=found.data_files)
-        check_result(result, uri)
+        documents.check_result(result, uri)
         job_id = str(UUID(found.job_id))
     paths = [file.path for file in found.data_files]
-    check_own_files(paths, job_directory(root, job_id), uri)
-    check_once(paths, uri)
+    documents.check_own_files(paths, job_directory(root, job_id), uri)
+    documents.check_once(paths, uri)
     return StagedBatch(query_id, batch_id, job_id, result)
 
 
 def check_files(checkpoint: str, batch: StagedBatch, storage_options: StorageOptions = None) -> None:
     """Look whether the files of a batch are all there, and as long as they were."""
-    path = incomplete_file(batch.result.data_files, storage_options)
+    path = documents.incomplete_file(batch.result.data_files, storage_options)
     if path is not None:
         uri = record_uri(checkpoint, batch.query_id, batch.batch_id)
         raise StorageError(
@@ -607,7 +594,7 @@ def directory_of(source: CompactionSource) -> str:
 def write_record(directory: str, compacted: CompactedFile) -> None:
     """Write down that the file of a bin is complete, and what it is to replace."""
     uri = f"{directory}{_FOLDER}{uuid.uuid4()}.json"
-    write_json(uri, encode(compacted, CompactedFile))
+    documents.write_json(uri, encode(compacted, CompactedFile))
 
 
 def read_records(directory: str, storage_options: StorageOptions = None) -> dict[str, CompactedFile]:
@@ -616,15 +603,15 @@ def read_records(directory: str, storage_options: StorageOptions = None) -> dict
     uris = [folder + name for name in file_sizes(folder, storage_options) if name.endswith(".json")]
 
     def read(uri: str) -> CompactedFile:
-        with reading(uri):
+        with documents.reading(uri):
             found: CompactedFile = decode(
                 loads(opened(uri, read_bytes(uri, storage_options)), uri), CompactedFile
             )
-        check_own_files(() if found.file is None else (found.file.path,), directory, uri)
+        documents.check_own_files(() if found.file is None else (found.file.path,), directory, uri)
         return found
 
     found = in_threads(read, uris)
-    check_once((one.file.path for one in found if one.file is not None), folder)
+    documents.check_once((one.file.path for one in found if one.file is not None), folder)
     records = zip(uris, found, strict=True)
     return dict(sorted(records, key=lambda one: one[1].sources))
 

@@ -93,11 +93,7 @@ def options_given(spark: SparkSession, storage_options: Mapping[str, Any]) -> It
     """Pass the storage options to this process and to Python tasks; no setting shows them."""
     variables = as_environment(storage_options)
     of_tasks = {} if is_remote(spark) else spark.sparkContext.environment
-    with (
-        _ENVIRONMENT.held(alone=bool(variables)),
-        _added(os.environ, variables),
-        _added(of_tasks, variables),
-    ):
+    with _ENVIRONMENT.held(alone=bool(variables)), _added(os.environ, variables), _added(of_tasks, variables):
         yield
 
 

@@ -70,9 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     if isinstance(outcome, RowChanges):
         job_io.write_row_changes(request, outcome)
         log.info(
-            "Wrote %s for %s",
-            counted(len(outcome.deletes), "delete file"),
-            counted(outcome.rows_gone, "row"),
+            "Wrote %s for %s", counted(len(outcome.deletes), "delete file"), counted(outcome.rows_gone, "row")
         )
         results: tuple[WriteResult, ...] = (outcome.updated, outcome.inserted)
     else:

@@ -96,10 +96,7 @@ def _changes_in_new_files(
         Read(spark, scan, schema.columns, names, is_numbered=True, storage_options=storage_options)
     )
     begins = pa.table(
-        {
-            names.file_id: [file.id for file in files],
-            names.inserted: [file.begin_snapshot for file in files],
-        }
+        {names.file_id: [file.id for file in files], names.inserted: [file.begin_snapshot for file in files]}
     )
     begun = rows.join(f.broadcast(spark.createDataFrame(begins)), names.file_id)
     lives = begun.withColumn(names.deleted, f.lit(None).cast("bigint"))

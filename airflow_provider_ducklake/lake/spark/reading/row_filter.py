@@ -63,11 +63,7 @@ def _value(path: tuple[Column, ...]) -> SparkColumn:
     return reduce(lambda value, child: value.getField(child.name), fields, f.col(quoted(top.name)))
 
 
-def _condition(
-    predicate: Condition,
-    value: SparkColumn,
-    type_: DuckLakeType,
-) -> SparkColumn:
+def _condition(predicate: Condition, value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
     match predicate:
         case NullTest(_, negated):
             return value.isNotNull() if negated else value.isNull()

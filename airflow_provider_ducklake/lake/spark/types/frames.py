@@ -176,11 +176,7 @@ def micros_of(value: SparkColumn) -> SparkColumn:
 
 
 def _finite_micros(value: SparkColumn) -> SparkColumn:
-    parts = (
-        (f.unix_date(value.cast("date")), DAY),
-        (f.hour(value), HOUR),
-        (f.minute(value), MINUTE),
-    )
+    parts = ((f.unix_date(value.cast("date")), DAY), (f.hour(value), HOUR), (f.minute(value), MINUTE))
     seconds = (f.date_part(f.lit("SECOND"), value) * f.lit(SECOND)).cast("bigint")
     return sum((part.cast("bigint") * f.lit(unit) for part, unit in parts), start=seconds)
 

@@ -166,11 +166,7 @@ SPARK_SCALARS = {
     "uint8": SparkScalar(t.ShortType(), takes=_INTEGERS),
     "uint16": SparkScalar(t.IntegerType(), takes=_INTEGERS),
     "uint32": SparkScalar(_LONG, takes=_INTEGERS),
-    "uint64": SparkScalar(
-        t.DecimalType(20, 0),
-        takes=_INTEGERS,
-        constant=_whole(20),
-    ),
+    "uint64": SparkScalar(t.DecimalType(20, 0), takes=_INTEGERS, constant=_whole(20)),
     "uint128": SparkScalar(_DECIMAL, takes=_INTEGERS, constant=_whole(38), only_by_arrow=True),
     "float32": SparkScalar(t.FloatType(), is_exact=True),
     "float64": SparkScalar(t.DoubleType(), is_exact=True),

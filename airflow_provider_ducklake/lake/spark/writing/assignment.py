@@ -329,11 +329,7 @@ def _fits_unit(time: SparkColumn, row: dl.Scalar) -> SparkColumn:
 
 
 def _checked(
-    value: SparkColumn,
-    fits: SparkColumn,
-    stored: SparkColumn,
-    target: dl.DuckLakeType,
-    where: str,
+    value: SparkColumn, fits: SparkColumn, stored: SparkColumn, target: dl.DuckLakeType, where: str
 ) -> SparkColumn:
     """Return ``stored`` where ``fits``, null where ``value`` is null; anything else fails the task."""
     carrier = scalar_carrier(target, where)

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from itertools import pairwise
+from functools import lru_cache
+from itertools import pairwise, zip_longest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -28,7 +29,7 @@ from ...errors import ColumnNotFoundError, InvalidInputError, InvalidPredicateEr
 from ...format.names.identifiers import FoldedName, fold, quote
 from ...format.types.ducklake_types import NUMBERS, DuckLakeType, ScalarKind, StructType
 from ...format.types.values import as_float32
-from ...planning.reading.predicates import Predicate, column_ids
+from ...planning.reading.predicates import column_ids
 from .. import trees
 from ..predicate import read_predicate
 from .statements import functions_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ...format.schema import Column, TableSchema
 
 
+_DIALECT = "spark"
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")
 _PLAIN_TEXT = re.compile(r"'[^'\\]*'")
 _MOMENT = re.compile(r"'[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?'")
@@ -63,11 +65,21 @@ def readable_filter(
     return " AND ".join(found) or None
 
 
-def _tokens(text: str) -> list[Token]:
+@lru_cache
+def _all_tokens(text: str) -> tuple[Token, ...]:
+    return tuple(Spark().tokenize(text))
+
+
+@lru_cache
+def _tree(text: str) -> exp.Expr:
+    return trees.parse_one(text, _DIALECT, into=exp.Condition)
+
+
+def _tokens(text: str) -> Sequence[Token]:
     try:
-        return list(Spark().tokenize(text))
+        return _all_tokens(text)
     except TokenError:
-        return []  # Spark will say what is wrong
+        return ()  # Spark will say what is wrong
 
 
 def _parts(condition: str, tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -122,12 +134,8 @@ def _says_the_same(
         return False
     values = [one for one in written if one[0] in "'\"0123456789." and one != "."]
     values += [one.upper() for one in written if one.upper() in _VALUE_WORDS]
-    return all(_means_the_same(values, type_) for type_ in _types(predicate, schema))
-
-
-def _types(predicate: Predicate, schema: TableSchema) -> set[DuckLakeType]:
     ids = set(column_ids(predicate))
-    return {column.type for column in schema.walk() if column.id in ids}
+    return all(_means_the_same(values, column.type) for column in schema.walk() if column.id in ids)
 
 
 def _means_the_same(values: Sequence[str], type_: DuckLakeType) -> bool:
@@ -184,7 +192,7 @@ def unknown_column(expression: str, columns: Collection[str], *, alias: str, is_
 def functions_in(expression: str) -> frozenset[FoldedName]:
     """Return the functions that an expression calls by a name with a schema; none if it cannot be read."""
     try:
-        return functions_of(trees.parse_one(expression, _DIALECT, into=exp.Condition))
+        return functions_of(_tree(expression))
     except SqlglotError:
         return frozenset()
 
@@ -196,12 +204,10 @@ def _is_special(name: str) -> bool:
 def _names(expression: str) -> Iterator[list[str]]:
     """Yield the parts of each name that can be nothing but a column, or a field of one."""
     try:
-        with trees.typed_and_quiet():
-            trees.check_cost(expression, "spark")
-            (tree,) = Spark().parse_into(exp.Condition, expression)
-    except (SqlglotError, ValueError):
+        tree = _tree(expression)
+    except SqlglotError:
         return
-    if tree is None or tree.find(exp.Alias, exp.Aliases, exp.Kwarg, exp.PropertyEQ, exp.Command):
+    if tree.find(exp.Alias, exp.Aliases, exp.Kwarg, exp.PropertyEQ, exp.Command):
         return  # it is read in another way than Spark does
     for column in tree.find_all(exp.Column):
         if not column.find_ancestor(exp.Query, exp.Lambda, exp.Collate) and all(
@@ -258,10 +264,6 @@ def _is_query(words: Sequence[str], place: int) -> bool:
     return words[place] == "SELECT" or not (is_call or following in {")", ",", ".", "=", "<", ">", ""})
 
 
-def _all_tokens(text: str) -> list[Token]:
-    return list(Spark().tokenize(text))
-
-
 def _word(text: str, token: Token) -> str:
     """Return a token as it was written, in capitals; names in backticks keep those."""
     return text[token.start : token.end + 1].upper()
@@ -276,13 +278,8 @@ def equal_columns(condition: str) -> tuple[tuple[Name, Name], ...]:
     ()
     """
     try:
-        tokens = _all_tokens(condition)
-    except TokenError:
-        return ()
-    try:
-        return tuple(
-            pair for part in _plain_parts(condition, tokens) if (pair := _equal(condition, part)) is not None
-        )
+        parts = _plain_parts(condition, _tokens(condition))
+        return tuple(pair for part in parts if (pair := _equal(condition, part)) is not None)
     except RecursionError:
         return ()  # nested too deeply to be looked at
 
@@ -361,7 +358,7 @@ def may_read(text: str, columns: Collection[str], *, alias: str, other: str) -> 
     heads_of_other = other.casefold() not in known
     before = ""
     is_of_other = False  # the chain of names that the token is in
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip_longest(tokens, tokens[1:]):
         word = _word(text, token)
         if before != "." and word != ".":
             is_dotted = following is not None and _word(text, following) == "."
@@ -431,7 +428,7 @@ class Spellings:
         if not self.columns or not text:
             return
         try:
-            tree = trees.parse_one(text, _DIALECT, into=exp.Condition)
+            tree = _tree(text)
         except SqlglotError:
             named = {path[-1] for path in self.columns} & {fold(one.text) for one in _tokens(text)}
             if not named:
@@ -491,8 +488,6 @@ def _compared(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 Origins: TypeAlias = tuple[tuple[str, str], ...]  # a relation of the query, and its column
-
-_DIALECT = "spark"
 
 
 def column_lineage(

@@ -144,10 +144,7 @@ def read_positions(positions: RowPositions, locate: Callable[[str], Location]) -
 
 
 def deleted_before(
-    old: LiveDeleteFile | None,
-    marks: Mapping[int, int],
-    row_count: int,
-    locate: Callable[[str], Location],
+    old: LiveDeleteFile | None, marks: Mapping[int, int], row_count: int, locate: Callable[[str], Location]
 ) -> pa.Table:
     """Return the rows that a data file has lost: ``pos``, unique, and ``snapshot_id`` (both int64).
 
@@ -187,10 +184,7 @@ def without(positions: pa.Array, deleted: pa.Table) -> pa.Array:
 
 
 def live_positions(
-    file: LiveDataFile,
-    marks: Mapping[int, int],
-    places: Collection[int],
-    locate: Callable[[str], Location],
+    file: LiveDataFile, marks: Mapping[int, int], places: Collection[int], locate: Callable[[str], Location]
 ) -> Positions:
     """Check positions of a data file that a user gave; ``marks`` are its inlined deletes."""
     chosen = pa.array(sorted(set(places)), pa.int64())

@@ -74,11 +74,7 @@ def container_of(vectors: Iterable[tuple[int, int, bytes]], data_file_path: str)
     """Return the container of vectors, oldest first: each with its snapshot and the number of its rows."""
     content, blobs = MAGIC, []
     for snapshot_id, count, data in vectors:
-        properties = {
-            _DATA_FILE: data_file_path,
-            "cardinality": str(count),
-            _SNAPSHOT: str(snapshot_id),
-        }
+        properties = {_DATA_FILE: data_file_path, "cardinality": str(count), _SNAPSHOT: str(snapshot_id)}
         # fields and ids of Iceberg's, which mean nothing here
         place = {"fields": [], "snapshot-id": -1, "sequence-number": -1, "offset": len(content)}
         blobs.append({"type": _KIND, **place, "length": len(data), "properties": properties})

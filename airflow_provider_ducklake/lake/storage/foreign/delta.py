@@ -226,10 +226,7 @@ def _check_features(table: DeltaTable, where: str) -> frozenset[str]:
 
 
 def _file(
-    action: Mapping[str, Any],
-    partition_by: list[SourceColumn],
-    places: Places,
-    deleted: dict[str, Positions],
+    action: Mapping[str, Any], partition_by: list[SourceColumn], places: Places, deleted: dict[str, Positions]
 ) -> SourceFile:
     path = unquote(action["path"])
     path = places.checked(path if is_absolute(spelled(path)) else f"{places.folders[0]}{path}")

@@ -333,10 +333,7 @@ _VECTOR_ENDS = 8  # bytes that a vector's own length leaves out
 
 
 def copy_files(
-    copies: Mapping[str, CopiedFile],
-    folder: str,
-    options: StorageOptions,
-    locate: Callable[[str], Location],
+    copies: Mapping[str, CopiedFile], folder: str, options: StorageOptions, locate: Callable[[str], Location]
 ) -> None:
     """Copy files, several at once; ``copies`` are those by the path below ``folder``.
 

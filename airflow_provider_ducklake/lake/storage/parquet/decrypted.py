@@ -13,17 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import StorageError, UnsupportedFeatureError
-from .modules import (
-    MAGIC,
-    TAIL_BYTES,
-    Additional,
-    Cipher,
-    Module,
-    Struct,
-    footer_length,
-    read_struct,
-    write_struct,
-)
+from . import modules
+from .modules import MAGIC, TAIL_BYTES, Struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,34 +53,34 @@ class DecryptedFile(io.RawIOBase):
     def __init__(self, source: pa.NativeFile, key: FileKey, where: str) -> None:
         super().__init__()
         self._source, self._where = source, where
-        self._cipher = Cipher(key, where)
+        self._cipher = modules.Cipher(key, where)
         footer, self._additional, place = self._read_footer()
         self._chunks = _chunks_of(footer, place, where)
         self._starts = [chunk.start for chunk in self._chunks]
         self._kept: OrderedDict[int, bytes] = OrderedDict()
-        plain = write_struct(_without_encryption(footer))
+        plain = modules.write_struct(_without_encryption(footer))
         self._end_place = place
         self._end = plain + len(plain).to_bytes(4, "little") + MAGIC
         self._size = place + len(self._end)
         self._place = 0
 
-    def _read_footer(self) -> tuple[Struct, Additional, int]:
+    def _read_footer(self) -> tuple[Struct, modules.Additional, int]:
         size = self._source.size()
         end = self._source.read_at(min(TAIL_BYTES, size), max(0, size - TAIL_BYTES))
-        length = footer_length(end, self._where, is_encrypted=True)
+        length = modules.footer_length(end, self._where, is_encrypted=True)
         place = size - TAIL_BYTES - length
         if place < len(MAGIC):
             raise StorageError(f"{self._where} is truncated: its footer is longer than the file.")
         data = memoryview(self._source.read_at(length, place))
         crypto, start = self._struct(data[:_MOST_CRYPTO_BYTES])
-        additional = Additional.of(crypto, self._where)
-        plain, _ = self._cipher.opened(data, start, additional.of_module(Module.FOOTER))
+        additional = modules.Additional.of(crypto, self._where)
+        plain, _ = self._cipher.opened(data, start, additional.of_module(modules.Module.FOOTER))
         footer, _ = self._struct(plain)
         return footer, additional, place
 
     def _struct(self, data: bytes | memoryview) -> tuple[Struct, int]:
         try:
-            return read_struct(data)
+            return modules.read_struct(data)
         except StorageError as error:
             raise StorageError(f"{self._where} is damaged: {error}.") from None
 
@@ -194,11 +185,11 @@ class DecryptedFile(io.RawIOBase):
         """Return a page's header with the size of the plain page, where it has that of the encrypted one."""
         struct, _ = self._struct(header)
         struct[_COMPRESSED_PAGE_SIZE].value = size
-        return write_struct(struct)
+        return modules.write_struct(struct)
 
 
-_DICTIONARY = (Module.DICTIONARY_PAGE_HEADER, Module.DICTIONARY_PAGE)
-_DATA = (Module.DATA_PAGE_HEADER, Module.DATA_PAGE)
+_DICTIONARY = (modules.Module.DICTIONARY_PAGE_HEADER, modules.Module.DICTIONARY_PAGE)
+_DATA = (modules.Module.DATA_PAGE_HEADER, modules.Module.DATA_PAGE)
 
 
 def _overlay(out: bytearray, start: int, data: bytes, place: int) -> None:

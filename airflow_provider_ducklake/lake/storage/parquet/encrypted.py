@@ -9,18 +9,8 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from ...errors import StorageError
-from .modules import (
-    ENCRYPTED_MAGIC,
-    MAGIC,
-    OVERHEAD,
-    TAIL_BYTES,
-    Cipher,
-    ModuleKind,
-    Struct,
-    ThriftField,
-    read_struct,
-    write_struct,
-)
+from . import modules
+from .modules import MAGIC, TAIL_BYTES, ModuleKind, Struct
 
 if TYPE_CHECKING:
     from ..files.writing import OutputFile
@@ -28,7 +18,7 @@ if TYPE_CHECKING:
 # FileCryptoMetaData: AES_GCM_V1 with nothing else, as the reference writes it.
 _CRYPTO = bytes.fromhex("1c1c000000")
 _LONGEST_HEADER = 1 << 20
-_SHIFT = 2 * OVERHEAD  # of whatever follows a page
+_SHIFT = 2 * modules.OVERHEAD  # of whatever follows a page
 
 # Fields of the footer's structs, by Parquet's own numbers.
 _ROW_GROUPS = 4  # of FileMetaData
@@ -44,7 +34,7 @@ class EncryptedOutput:
     ``size`` and ``tail`` are those of the encrypted file, ``tell`` counts the writer's bytes.
     """
 
-    def __init__(self, output: OutputFile, cipher: Cipher, where: str) -> None:
+    def __init__(self, output: OutputFile, cipher: modules.Cipher, where: str) -> None:
         self._output, self._where = output, where
         self._cipher = cipher
         self._waiting = bytearray()
@@ -53,7 +43,7 @@ class EncryptedOutput:
         self._next = len(MAGIC)
         self._needed = 0  # bytes of the page that waits
         self._is_in_footer = False
-        output.write(ENCRYPTED_MAGIC)
+        output.write(modules.ENCRYPTED_MAGIC)
 
     @property
     def closed(self) -> bool:
@@ -99,7 +89,7 @@ class EncryptedOutput:
         """Return the ends of the header of the page at ``start`` and of its body; None: not whole yet."""
         self._needed = 0
         try:
-            header, header_end = read_struct(waiting[start : start + _LONGEST_HEADER])
+            header, header_end = modules.read_struct(waiting[start : start + _LONGEST_HEADER])
         except StorageError:  # cut off, or the footer's first bytes
             self._is_in_footer = _is_footer(waiting[start : start + 16])
             return None
@@ -127,9 +117,9 @@ class EncryptedOutput:
         length = int.from_bytes(self._waiting[-TAIL_BYTES:-4], "little")
         if self._waiting[-4:] != MAGIC or length + TAIL_BYTES != len(self._waiting):
             raise StorageError(f"{self._where}: what was written between pages and footer is not known.")
-        footer, _ = read_struct(memoryview(self._waiting)[:length])
-        sealed = _CRYPTO + self._cipher.sealed(write_struct(self._moved(footer)))
-        self._output.write(sealed + len(sealed).to_bytes(4, "little") + ENCRYPTED_MAGIC)
+        footer, _ = modules.read_struct(memoryview(self._waiting)[:length])
+        sealed = _CRYPTO + self._cipher.sealed(modules.write_struct(self._moved(footer)))
+        self._output.write(sealed + len(sealed).to_bytes(4, "little") + modules.ENCRYPTED_MAGIC)
         self._output.finish()
 
     def abort(self) -> None:
@@ -152,7 +142,7 @@ class EncryptedOutput:
 
     def _resize(self, metadata: Struct) -> int:
         start = min(metadata[number].value for number in _PLACES if _is_place(metadata.get(number)))
-        size: ThriftField = metadata[_COMPRESSED_SIZE]
+        size: modules.ThriftField = metadata[_COMPRESSED_SIZE]
         end = start + size.value
         size.value += _SHIFT * (bisect_left(self._pages, end) - bisect_left(self._pages, start))
         return int(size.value)
@@ -168,7 +158,7 @@ class EncryptedOutput:
 _PLACES = (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE)
 
 
-def _is_place(field: ThriftField | None) -> bool:
+def _is_place(field: modules.ThriftField | None) -> bool:
     return field is not None and field.value > 0
 
 

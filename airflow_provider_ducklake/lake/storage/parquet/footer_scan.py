@@ -14,18 +14,8 @@ from typing import Any
 
 from ...errors import StorageError, UnsupportedFeatureError
 from ..arrow.reshape import BYTE_ARRAY, Leaf, SchemaNode, leaves_of, read_tree
-from .modules import (
-    MAGIC,
-    Items,
-    ModuleKind,
-    ThriftField,
-    list_head,
-    read_items,
-    read_struct,
-    skip,
-    varint,
-    write_struct,
-)
+from . import modules
+from .modules import MAGIC, ModuleKind
 
 # Fields of the footer's structs, by Parquet's own numbers.
 _VERSION, _SCHEMA, _ROWS, _ROW_GROUPS, _CREATED_BY, _ALGORITHM = 1, 2, 3, 4, 6, 8  # of FileMetaData
@@ -85,9 +75,11 @@ def scan(data: bytes, where: str) -> FooterLayout:
 
 def with_schema_alone(footer: bytes) -> bytes:
     """Return a Parquet file without rows whose footer has the schema of another, and nothing else."""
-    whole, _ = read_struct(footer)
-    bare = {_VERSION: whole[_VERSION], _SCHEMA: whole[_SCHEMA], _ROWS: ThriftField(ModuleKind.I64, 0)}
-    data = write_struct({**bare, _ROW_GROUPS: ThriftField(ModuleKind.LIST, Items(ModuleKind.STRUCT, []))})
+    whole, _ = modules.read_struct(footer)
+    bare = {_VERSION: whole[_VERSION], _SCHEMA: whole[_SCHEMA], _ROWS: modules.ThriftField(ModuleKind.I64, 0)}
+    data = modules.write_struct(
+        {**bare, _ROW_GROUPS: modules.ThriftField(ModuleKind.LIST, modules.Items(ModuleKind.STRUCT, []))}
+    )
     return MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
 
 
@@ -115,7 +107,7 @@ class _Scan:
                 self.raw = [set() for _ in self.leaves]
             elif last == _ROW_GROUPS:
                 _expect(kind, _LIST)
-                kind, count, place = list_head(self.data, place)
+                kind, count, place = modules.list_head(self.data, place)
                 _expect(kind, _STRUCT)
                 for _ in range(count):
                     place = self._row_group(place)
@@ -123,11 +115,11 @@ class _Scan:
                 raise _Encrypted
             elif last == _CREATED_BY:
                 _expect(kind, _BINARY)
-                size, start = varint(self.data, place)
+                size, start = modules.varint(self.data, place)
                 place = start + size
                 self.data[start:place].decode()  # pyarrow shows it as a text
             else:
-                place = skip(self.data, place, kind)
+                place = modules.skip(self.data, place, kind)
 
     def layout(self) -> FooterLayout:
         if self.root is None:
@@ -142,7 +134,7 @@ class _Scan:
         if head >> 4:
             _check_order(last + (head >> 4), last)
             return last + (head >> 4), head & 15, place
-        number, place = varint(self.data, place)
+        number, place = modules.varint(self.data, place)
         number = number >> 1 ^ -(number & 1)
         _check_order(number, last)
         return number, head, place
@@ -152,10 +144,10 @@ class _Scan:
         while self.data[place]:
             last, kind, place = self._head(place, last)
             if last != _COLUMNS:
-                place = skip(self.data, place, kind)
+                place = modules.skip(self.data, place, kind)
                 continue
             _expect(kind, _LIST)
-            kind, count, place = list_head(self.data, place)
+            kind, count, place = modules.list_head(self.data, place)
             _expect(kind, _STRUCT)
             if count != len(self.leaves):
                 raise ValueError(f"a row group has {count} columns, and the schema {len(self.leaves)}")
@@ -173,7 +165,7 @@ class _Scan:
             elif last == _CRYPTO:
                 raise _Encrypted
             else:
-                place = skip(data, place, kind)
+                place = modules.skip(data, place, kind)
         if not described:
             raise ValueError(f"column {leaf.name} has no metadata")
         return place + 1
@@ -202,7 +194,7 @@ class _Scan:
                 place = self._sizes(place, leaf)
                 continue
             else:
-                place = skip(data, place, kind)
+                place = modules.skip(data, place, kind)
             if last == _TYPE:
                 _expect(kind, _I32)
                 physical = _small(data, start, place)
@@ -231,13 +223,13 @@ class _Scan:
             else:
                 last, kind, place = last + (head >> 4), head & 15, place + 1
             if last not in _BOUNDS:
-                place = skip(data, place, kind)
+                place = modules.skip(data, place, kind)
                 continue
             _expect(kind, _BINARY)
             size = data[place]
             place += 1
             if size >= _ONE_BYTE:
-                size, place = varint(data, place - 1)
+                size, place = modules.varint(data, place - 1)
             if size < width:
                 raise ValueError(f"column {leaf.name} has a bound of {size} bytes, and values of {width}")
             place += size
@@ -249,12 +241,12 @@ class _Scan:
         while self.data[place]:
             last, kind, place = self._head(place, last)
             start = place
-            place = skip(self.data, place, kind)
+            place = modules.skip(self.data, place, kind)
             if last == _TEXT_BYTES and leaf.physical != BYTE_ARRAY:
                 raise ValueError(f"column {leaf.name} has a size of texts, and is none")
             if last in _HISTOGRAMS:
                 _expect(kind, _LIST)
-                kind, count, _ = list_head(self.data, start)
+                kind, count, _ = modules.list_head(self.data, start)
                 levels = leaf.repetition_levels if last == _HISTOGRAMS[0] else leaf.definition_levels
                 if count not in {0, levels + 1}:
                     raise ValueError(
@@ -293,7 +285,7 @@ def _decoded(codec: int, encodings: bytes, pages: bytes) -> ChunkLayout:
 
 
 def _items(data: bytes, kind: ModuleKind) -> list[Any]:
-    found, _ = read_items(data, 0)
+    found, _ = modules.read_items(data, 0)
     if found.kind is not kind and found.values:
         raise ValueError(f"a list has values of the type {int(found.kind)}, not {int(kind)}")
     return found.values

@@ -13,18 +13,8 @@ from ...errors import StorageError
 from ...format.files import FileKey
 from ..files.filesystem import Location, open_input, storage_errors
 from ..files.writing import OutputFile
-from .modules import (
-    MAGIC,
-    READ_AHEAD_BYTES,
-    TAIL_BYTES,
-    Cipher,
-    ModuleKind,
-    Struct,
-    ThriftField,
-    footer_length,
-    read_struct,
-    write_struct,
-)
+from . import modules
+from .modules import MAGIC, TAIL_BYTES, ModuleKind, Struct
 
 if TYPE_CHECKING:
     from .encrypted import EncryptedOutput
@@ -103,12 +93,12 @@ class FooterEditedOutput:
 
 def with_annotations(data: bytes, annotations: Annotations, where: str) -> bytes:
     """Return the end of a Parquet file, or all of it, with types in its footer."""
-    start = len(data) - TAIL_BYTES - footer_length(data[-TAIL_BYTES:], where)
+    start = len(data) - TAIL_BYTES - modules.footer_length(data[-TAIL_BYTES:], where)
     if start < 0:
         raise StorageError(f"{where} is not complete: its footer began before it was expected.")
-    footer, _ = read_struct(data, start)
+    footer, _ = modules.read_struct(data, start)
     _annotate(footer, annotations)
-    edited = write_struct(footer)
+    edited = modules.write_struct(footer)
     return data[:start] + edited + len(edited).to_bytes(4, "little") + MAGIC
 
 
@@ -117,23 +107,25 @@ def _annotate(footer: Struct, annotations: Annotations) -> None:
         id_ = element[_FIELD_ID].value if _FIELD_ID in element else None
         if _CHILDREN in element:
             if id_ in annotations.variants:
-                version = {_VERSION: ThriftField(ModuleKind.BYTE, 1)}
-                element[_LOGICAL_TYPE] = ThriftField(
-                    ModuleKind.STRUCT, {_VARIANT: ThriftField(ModuleKind.STRUCT, version)}
+                version = {_VERSION: modules.ThriftField(ModuleKind.BYTE, 1)}
+                element[_LOGICAL_TYPE] = modules.ThriftField(
+                    ModuleKind.STRUCT, {_VARIANT: modules.ThriftField(ModuleKind.STRUCT, version)}
                 )
         elif id_ in annotations.intervals:
-            element[_CONVERTED_TYPE] = ThriftField(ModuleKind.I32, _INTERVAL)
+            element[_CONVERTED_TYPE] = modules.ThriftField(ModuleKind.I32, _INTERVAL)
         elif id_ in annotations.utc_times:
-            element[_CONVERTED_TYPE] = ThriftField(ModuleKind.I32, _TIME_MICROS)
-            element[_LOGICAL_TYPE].value[_TIME].value[_IS_UTC] = ThriftField(ModuleKind.TRUE, value=True)
+            element[_CONVERTED_TYPE] = modules.ThriftField(ModuleKind.I32, _TIME_MICROS)
+            element[_LOGICAL_TYPE].value[_TIME].value[_IS_UTC] = modules.ThriftField(
+                ModuleKind.TRUE, value=True
+            )
 
 
 def read_plain_footer(source: pa.NativeFile, where: str) -> Struct:
     """Return the footer of a Parquet file that is open, and decrypted."""
     size = source.size()
-    length = footer_length(source.read_at(min(size, TAIL_BYTES), max(0, size - TAIL_BYTES)), where)
+    length = modules.footer_length(source.read_at(min(size, TAIL_BYTES), max(0, size - TAIL_BYTES)), where)
     start = max(0, size - TAIL_BYTES - length)
-    footer, _ = read_struct(source.read_at(length, start))
+    footer, _ = modules.read_struct(source.read_at(length, start))
     return footer
 
 
@@ -172,10 +164,10 @@ def open_plain_parquet(location: Location) -> pa.NativeFile:
     source = open_input(location)
     with storage_errors(location.uri, "read"):
         size = source.size()
-        count = min(size, TAIL_BYTES if location.is_local else READ_AHEAD_BYTES)
+        count = min(size, TAIL_BYTES if location.is_local else modules.READ_AHEAD_BYTES)
         tail = source.read_at(count, size - count)
         if tail.endswith(MAGIC) and size > TAIL_BYTES:  # of anything else, readers say what it is
-            footer_length(tail, location.uri)
+            modules.footer_length(tail, location.uri)
         return source
 
 
@@ -197,7 +189,7 @@ class ParquetOutput:
     def __init__(self, location: Location, annotations: Annotations = NO_ANNOTATIONS) -> None:
         self._where = location.uri
         self.key = FileKey.of_length(location.key_bytes) if location.key_bytes else None
-        cipher = None if self.key is None else Cipher(self.key, location.uri)  # before a file is made
+        cipher = None if self.key is None else modules.Cipher(self.key, location.uri)  # before a file is made
         self._output = OutputFile(location)
         self.sink: OutputFile | EncryptedOutput | FooterEditedOutput = self._output
         if cipher is not None:
@@ -220,7 +212,7 @@ class ParquetOutput:
     def finish(self) -> Written:
         """Make the file complete and lasting, when the writer has written its footer."""
         self.sink.finish()
-        length = footer_length(self._output.tail, self._where, is_encrypted=self.key is not None)
+        length = modules.footer_length(self._output.tail, self._where, is_encrypted=self.key is not None)
         return Written(self._output.size, length, self.key)
 
     def abort(self) -> None:

@@ -19,16 +19,7 @@ if TYPE_CHECKING:
     from .footer_scan import ChunkLayout
 
 
-CODECS = {
-    0: "UNCOMPRESSED",
-    1: "SNAPPY",
-    2: "GZIP",
-    3: "LZO",
-    4: "BROTLI",
-    5: "LZ4",
-    6: "ZSTD",
-    7: "LZ4_RAW",
-}
+CODECS = {0: "UNCOMPRESSED", 1: "SNAPPY", 2: "GZIP", 3: "LZO", 4: "BROTLI", 5: "LZ4", 6: "ZSTD", 7: "LZ4_RAW"}
 ENCODINGS = {
     0: "PLAIN",
     2: "PLAIN_DICTIONARY",

@@ -74,11 +74,7 @@ def _values(rows: pa.Table, path: tuple[Column, ...]) -> pa.ChunkedArray:
     return values
 
 
-def _condition(
-    condition: Condition,
-    values: pa.ChunkedArray,
-    type_: DuckLakeType,
-) -> pa.ChunkedArray:
+def _condition(condition: Condition, values: pa.ChunkedArray, type_: DuckLakeType) -> pa.ChunkedArray:
     match condition:
         case NullTest(_, negated):
             return pc.is_valid(values) if negated else pc.is_null(values)

@@ -71,11 +71,7 @@ def wanted_row_ids(plan: ScanPlan) -> pa.ChunkedArray:
 
 
 def visible_rows(
-    plan: ScanPlan,
-    file: LiveDataFile,
-    locate: Callable[[str], Location],
-    *,
-    numbered: bool = False,
+    plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location], *, numbered: bool = False
 ) -> pa.Table:
     """Return the rows of a data file that the plan's snapshot has, in file order: ``columns_to_read``.
 
