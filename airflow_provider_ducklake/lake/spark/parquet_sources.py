@@ -42,7 +42,7 @@ from .job.errors import is_of_spark
 from .sessions.kind import from_tasks
 from .sessions.settings import as_texts, nanos_refused
 from .source_files import OF_LISTING, check_links, folder_values, listing_of, own_path, without_scheme
-from .types.frames import analysed, without_bounds
+from .types.frames import analysed, types_below, with_types, with_values, without_bounds
 from .types.names import quoted
 from .types.spark_types import TYPE_KEY, carrier_type, read_type, to_insertable
 
@@ -104,57 +104,26 @@ def _with_children(type_: pa.DataType, types: Sequence[pa.DataType]) -> pa.DataT
 
 def without_zone(spark: t.DataType, arrow: pa.DataType) -> t.DataType:
     """Return the type of Spark's reader with a timestamp without zone for each ``INT96`` of the other."""
-    match spark:
-        case t.TimestampType() if arrow == INT96:
-            return t.TimestampNTZType()
-        case t.ArrayType() if is_list(arrow):
-            return t.ArrayType(without_zone(spark.elementType, arrow.value_type), spark.containsNull)
-        case t.MapType() if pa.types.is_map(arrow):
-            key = without_zone(spark.keyType, arrow.key_type)
-            return t.MapType(key, without_zone(spark.valueType, arrow.item_type), spark.valueContainsNull)
-        case t.StructType() if pa.types.is_struct(arrow):
-            types = {one.name: one.type for one in arrow}
-            return t.StructType(
-                [
-                    t.StructField(
-                        one.name,
-                        without_zone(one.dataType, types.get(one.name, pa.null())),
-                        one.nullable,
-                        one.metadata,
-                    )
-                    for one in spark
-                ]
-            )
-        case _:
-            return spark
+    if isinstance(spark, t.TimestampType) and arrow == INT96:
+        return t.TimestampNTZType()
+    below, given = types_below(spark), [one.type for one in children_of_field(arrow)]
+    if isinstance(spark, t.StructType) and pa.types.is_struct(arrow):
+        types = {one.name: one.type for one in arrow}
+        given = [types.get(name, pa.null()) for name in spark.names]
+    if len(given) != len(below):
+        return spark
+    return with_types(spark, [without_zone(*pair) for pair in zip(below, given, strict=True)])
 
 
 def clock_in_utc(value: SparkColumn, given: t.DataType, wanted: t.DataType) -> SparkColumn:
     """Return instants as the times without zone that clocks in UTC show, whatever the session's zone is."""
-    match given, wanted:
-        case t.TimestampType(), t.TimestampNTZType():
-            start = f.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
-            return f.timestamp_add("MICROSECOND", f.unix_micros(value), start)
-        case _ if given == wanted:
-            return value
-        case t.ArrayType(), t.ArrayType():
-            return f.transform(value, lambda item: clock_in_utc(item, given.elementType, wanted.elementType))
-        case t.MapType(), t.MapType():
-            keys = f.transform(
-                f.map_keys(value), lambda item: clock_in_utc(item, given.keyType, wanted.keyType)
-            )
-            items = f.transform(
-                f.map_values(value), lambda item: clock_in_utc(item, given.valueType, wanted.valueType)
-            )
-            return f.map_from_arrays(keys, items)
-        case t.StructType(), t.StructType():
-            members = [
-                clock_in_utc(value.getField(one.name), one.dataType, other.dataType).alias(one.name)
-                for one, other in zip(given, wanted, strict=True)
-            ]
-            return f.when(value.isNotNull(), f.struct(*members))
-        case _:
-            raise AssertionError((given, wanted))
+    if given == wanted:
+        return value
+    if isinstance(given, t.TimestampType):
+        start = f.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+        return f.timestamp_add("MICROSECOND", f.unix_micros(value), start)
+    pairs = [*zip(types_below(given), types_below(wanted), strict=True)]
+    return with_values(value, given, lambda item, place: clock_in_utc(item, *pairs[place]))
 
 
 log = logger(__name__)

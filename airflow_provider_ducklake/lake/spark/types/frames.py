@@ -75,12 +75,8 @@ def row_bytes(type_: t.DataType) -> int:
     28
     """
     match type_:
-        case t.StructType():
-            return sum(row_bytes(field.dataType) for field in type_.fields)
-        case t.ArrayType():
-            return row_bytes(type_.elementType)
-        case t.MapType():
-            return row_bytes(type_.keyType) + row_bytes(type_.valueType)
+        case t.StructType() | t.ArrayType() | t.MapType():
+            return sum(map(row_bytes, types_below(type_)))
         case t.DecimalType():
             return 8 if type_.precision <= _SMALL_DECIMAL_DIGITS else 16
         case _:
@@ -260,3 +256,53 @@ def without_bounds(rows: DataFrame) -> DataFrame:
         for one in rows.schema
     ]
     return rows.select(*columns)
+
+
+def types_below(type_: t.DataType) -> list[t.DataType]:
+    """Return the types right within one: of elements, of keys and values, of fields; none of a scalar."""
+    match type_:
+        case t.ArrayType():
+            return [type_.elementType]
+        case t.MapType():
+            return [type_.keyType, type_.valueType]
+        case t.StructType():
+            return [one.dataType for one in type_]
+        case _:
+            return []
+
+
+def with_types(type_: t.DataType, types: Sequence[t.DataType]) -> t.DataType:
+    """Return a type with others in the place of its ``types_below``."""
+    match type_:
+        case t.ArrayType():
+            return t.ArrayType(types[0], type_.containsNull)
+        case t.MapType():
+            return t.MapType(types[0], types[1], type_.valueContainsNull)
+        case t.StructType():
+            pairs = zip(type_, types, strict=True)
+            return t.StructType(
+                [t.StructField(one.name, own, one.nullable, one.metadata) for one, own in pairs]
+            )
+        case _:
+            return type_
+
+
+def with_values(
+    value: SparkColumn, type_: t.DataType, make: Callable[[SparkColumn, int], SparkColumn]
+) -> SparkColumn:
+    """Return nested values of a type with others within them; NULL stays NULL.
+
+    ``make`` gets what is there, and its place among the ``types_below``.
+    """
+    match type_:
+        case t.ArrayType():
+            return f.transform(value, lambda item: make(item, 0))
+        case t.MapType():
+            keys = f.transform(f.map_keys(value), lambda item: make(item, 0))
+            return f.map_from_arrays(keys, f.transform(f.map_values(value), lambda item: make(item, 1)))
+        case t.StructType():
+            names = enumerate(type_.names)
+            members = [make(value.getField(name), place).alias(name) for place, name in names]
+            return f.when(value.isNotNull(), f.struct(*members))
+        case _:
+            raise AssertionError(type_)

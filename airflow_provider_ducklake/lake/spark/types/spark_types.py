@@ -23,7 +23,7 @@ from ...format.names.identifiers import fold
 from ...format.types import ducklake_types as dl
 from ...format.types.texts import INTERVAL as PACKED_INTERVAL
 from ...format.types.variants import decode_variant, split_variant
-from .frames import INFINITE, local_time
+from .frames import INFINITE, local_time, types_below, with_types, with_values
 from .names import refuse_equal_names
 
 if TYPE_CHECKING:
@@ -305,28 +305,15 @@ def without_void(schema: t.StructType) -> t.StructType:
 
 
 def _without_void(type_: t.DataType) -> t.DataType:
-    match type_:
-        case t.StructType():
-            return without_void(type_)
-        case t.ArrayType():
-            return t.ArrayType(_without_void(type_.elementType))
-        case t.MapType():
-            return t.MapType(_without_void(type_.keyType), _without_void(type_.valueType))
-        case _:
-            return type_
+    if isinstance(type_, t.StructType):
+        return without_void(type_)
+    return with_types(type_, [_without_void(one) for one in types_below(type_)])
 
 
 def is_void(type_: t.DataType) -> bool:
     """Return True if values of the type can only be NULL, or hold nothing else."""
-    match type_:
-        case t.StructType():
-            return all(is_void(field.dataType) for field in type_)
-        case t.ArrayType():
-            return is_void(type_.elementType)
-        case t.MapType():
-            return is_void(type_.keyType) or is_void(type_.valueType)
-        case _:
-            return isinstance(type_, t.NullType)
+    below = [is_void(one) for one in types_below(type_)]
+    return all(below) if isinstance(type_, t.StructType) else any(below) or isinstance(type_, t.NullType)
 
 
 def scalar_of_spark(type_: t.DataType) -> dl.DecimalType | dl.ScalarType | None:
@@ -437,35 +424,16 @@ def to_insertable(value: SparkColumn, column: Column) -> SparkColumn:
     """Return values of a carrier as an insert takes them: UUIDs and times of day as text, and so on."""
     if not is_converted(column):
         return value
-    match column.type:
-        case dl.ListType():
-            (element,) = column.children
-            return f.transform(value, lambda item: to_insertable(item, element))
-        case dl.MapType():
-            return _presented_map(value, column)
-        case dl.StructType():
-            members = [
-                to_insertable(value.getField(child.name), child).alias(child.name)
-                for child in column.children
-            ]
-            return f.when(value.isNotNull(), f.struct(*members))
-        case _:
-            arrival = _arrival(column.type)
-            return value if arrival is None else arrival(value)
+    if (arrival := _arrival(column.type)) is not None:
+        return arrival(value)
+    return with_values(
+        value, read_type(column), lambda item, place: to_insertable(item, column.children[place])
+    )
 
 
 def is_converted(column: Column) -> bool:
     """Return True if values of the carrier are not what an insert takes."""
     return any(_arrival(inner.type) is not None for inner in column.walk())
-
-
-def _presented_map(value: SparkColumn, column: Column) -> SparkColumn:
-    key, item = column.children
-    if is_converted(item):
-        value = f.transform_values(value, lambda _, entry: to_insertable(entry, item))
-    if is_converted(key):
-        value = f.transform_keys(value, lambda entry, _: to_insertable(entry, key))
-    return value
 
 
 def _arrival(type_: dl.DuckLakeType) -> Conversion | None:

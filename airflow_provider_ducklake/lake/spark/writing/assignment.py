@@ -31,6 +31,8 @@ from ..types.frames import (
     micros_of,
     nanos_of_text,
     seconds_of_offset,
+    types_below,
+    with_values,
 )
 from ..types.names import quoted
 from ..types.spark_types import (
@@ -177,13 +179,16 @@ def _stored(value: SparkColumn, incoming: t.DataType, column: Column, where: str
         case dl.StructType():
             assert isinstance(incoming, t.StructType)
             return _stored_struct(value, incoming, column, where)
-        case dl.ListType():
-            assert isinstance(incoming, t.ArrayType)
-            element, element_type = column.children[0], incoming.elementType
-            return f.transform(value, lambda item: _stored(item, element_type, element, f"{where}.element"))
-        case dl.MapType():
-            assert isinstance(incoming, t.MapType)
-            return _stored_map(value, incoming, column, where)
+        case dl.ListType() | dl.MapType():
+            types = types_below(incoming)
+            names = ["element"] if len(types) == 1 else ["key", "value"]
+            return with_values(
+                value,
+                incoming,
+                lambda item, place: _stored(
+                    item, types[place], column.children[place], f"{where}.{names[place]}"
+                ),
+            )
         case _:
             return _stored_scalar(value, incoming, column.type, where)
 
@@ -195,11 +200,8 @@ def _same_shape(incoming: t.DataType, carrier: t.DataType) -> bool:
                 fold(mine.name) == fold(theirs.name) and _same_shape(mine.dataType, theirs.dataType)
                 for mine, theirs in zip(incoming, carrier, strict=True)
             )
-        case t.ArrayType(), t.ArrayType():
-            return _same_shape(incoming.elementType, carrier.elementType)
-        case t.MapType(), t.MapType():
-            keys_agree = _same_shape(incoming.keyType, carrier.keyType)
-            return keys_agree and _same_shape(incoming.valueType, carrier.valueType)
+        case (t.ArrayType(), t.ArrayType()) | (t.MapType(), t.MapType()):
+            return all(map(_same_shape, types_below(incoming), types_below(carrier)))
         case _:
             return incoming == carrier
 
@@ -225,15 +227,6 @@ def _stored_struct(value: SparkColumn, incoming: t.StructType, column: Column, w
             member = _stored(value.getField(field.name), field.dataType, child, f"{where}.{child.name}")
         members.append(member.alias(child.name, metadata={FIELD_ID_KEY: child.id}))
     return f.when(value.isNotNull(), f.struct(*members))
-
-
-def _stored_map(value: SparkColumn, incoming: t.MapType, column: Column, where: str) -> SparkColumn:
-    key, item = column.children
-    keys = f.transform(f.map_keys(value), lambda entry: _stored(entry, incoming.keyType, key, f"{where}.key"))
-    items = f.transform(
-        f.map_values(value), lambda entry: _stored(entry, incoming.valueType, item, f"{where}.value")
-    )
-    return f.map_from_arrays(keys, items)
 
 
 def _stored_scalar(
