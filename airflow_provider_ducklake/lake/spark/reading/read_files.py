@@ -312,27 +312,17 @@ def _carried(value: SparkColumn, stored: StoredField, column: Column) -> SparkCo
             made = f.when(value.isNotNull(), f.struct(*named))
             return made.cast(read_type(column))  # whose fields may all be NULL, unlike a default
         case ListType():
-            below, (child,) = _only(stored), column.children
-            return f.transform(value, lambda item: _carried(item, below, child))
+            element, child = stored.children[0], column.children[0]
+            assert element is not None
+            return f.transform(value, lambda item: _carried(item, element, child))
         case MapType():
-            below, child = _item(stored), column.children[1]
-            return f.transform_values(value, lambda _, item: _carried(item, below, child))
+            entry, child = stored.children[1], column.children[1]
+            assert entry is not None
+            return f.transform_values(value, lambda _, item: _carried(item, entry, child))
         case _ if isinstance(stored.type, t.DateType):
             return first_moment(value)
         case _:
             return value.cast(read_type(column))
-
-
-def _only(stored: StoredField) -> StoredField:
-    (below,) = stored.children
-    assert below is not None
-    return below
-
-
-def _item(stored: StoredField) -> StoredField:
-    below = stored.children[1]
-    assert below is not None
-    return below
 
 
 def is_path_missing(error: AnalysisException) -> bool:
