@@ -9,8 +9,7 @@ from sqlalchemy import Engine, event
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.lake.storage.rows.filter import matching
-from airflow_provider_ducklake.lake.storage.rows.table_reader import live_rows, read_rows
+from airflow_provider_ducklake.lake.storage.rows.table_reader import live_rows, matching, read_rows
 from tests.interop.filtered_lake import fill_by_the_reference, fill_by_us, filters
 from tests.interop.many_files import POINT_FILTERS, make_many_files
 from tests.reference.catalogs import CatalogDatabase, data_directory

@@ -15,7 +15,7 @@ from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.sql.spark.conditions import readable_filter
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.lake.sql.spark.statements import WriteMode
-from airflow_provider_ducklake.lake.storage.rows.filter import matching
+from airflow_provider_ducklake.lake.storage.rows.table_reader import matching
 from airflow_provider_ducklake.lake.writes.sql_plan import Reads, find_target, rows_read
 
 JOB = "01a214b0-005d-7a75-9966-2ec304b4ac3e"

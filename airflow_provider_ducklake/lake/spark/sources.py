@@ -30,20 +30,8 @@ from ..errors import (
 )
 from ..format.names.paths import hadoop_uri, is_absolute
 from ..storage.files.filesystem import open_filesystem, open_input
+from .job import request as jobs
 from .job.errors import cause_of, classes_of_root, java_exceptions, marks, message_of
-from .job.request import (
-    CompactionSource,
-    Dataset,
-    DatasetSource,
-    LakeSource,
-    OverwriteSource,
-    RowChangeSource,
-    Source,
-    SqlSource,
-    StreamSource,
-    TransformSource,
-    datasets_of,
-)
 from .parquet_sources import TRUNCATES, read_parquet
 from .sessions.kind import is_remote, kind_of
 from .sessions.settings import require_file_system
@@ -61,25 +49,27 @@ _TEXT_FORMATS = ("csv", "json")
 _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")
 
 
-def load(spark: SparkSession, source: Source, target: TableSchema | None, *, fills: bool = True) -> DataFrame:
+def load(
+    spark: SparkSession, source: jobs.Source, target: TableSchema | None, *, fills: bool = True
+) -> DataFrame:
     """Return the rows of a source; ``target`` is the existing table's schema, None if it is to be created.
 
     ``fills``: the rows are to have all of the table's columns; else they are only compared with its rows.
     """
     match source:
-        case DatasetSource(dataset):
+        case jobs.DatasetSource(dataset):
             return read_dataset(spark, dataset, "source", target, fills=fills)
-        case SqlSource(sql, datasets):
+        case jobs.SqlSource(sql, datasets):
             for name, df in read_all(spark, datasets).items():
                 show_as(df, name)
             return query(spark, sql, sources=tuple(datasets))
-        case TransformSource(name, datasets):
+        case jobs.TransformSource(name, datasets):
             return _transformed(spark, name, read_all(spark, datasets))
-        case LakeSource() | StreamSource() | RowChangeSource() | OverwriteSource() | CompactionSource():
+        case _:
             raise AssertionError("a job over tables of the lake, or over a stream, is not an insert")
 
 
-def read_all(spark: SparkSession, datasets: Mapping[str, Dataset]) -> dict[str, DataFrame]:
+def read_all(spark: SparkSession, datasets: Mapping[str, jobs.Dataset]) -> dict[str, DataFrame]:
     """Return the rows of datasets, by name."""
     return {
         name: read_dataset(spark, dataset, f"sources[{name!r}]", None) for name, dataset in datasets.items()
@@ -140,7 +130,7 @@ def function(name: str) -> Callable[..., object]:
 
 
 def read_dataset(
-    spark: SparkSession, dataset: Dataset, name: str, target: TableSchema | None, *, fills: bool = True
+    spark: SparkSession, dataset: jobs.Dataset, name: str, target: TableSchema | None, *, fills: bool = True
 ) -> DataFrame:
     """Return the rows of one dataset; ``name`` is how errors call it."""
     given = {name.lower() for name in dataset.options}
@@ -238,12 +228,12 @@ def _moments(type_: t.StructType, path: str) -> Iterator[tuple[str, t.DataType]]
 _MOMENT = re.compile(r'"(?:type|elementType|keyType|valueType)":"(?:date|timestamp)')
 
 
-def _location(dataset: Dataset) -> str:
+def _location(dataset: jobs.Dataset) -> str:
     assert dataset.path is not None
     return hadoop_uri(dataset.path) if is_absolute(dataset.path) else dataset.path
 
 
-def _with_password(reader: DataFrameReader, dataset: Dataset, name: str) -> DataFrameReader:
+def _with_password(reader: DataFrameReader, dataset: jobs.Dataset, name: str) -> DataFrameReader:
     if dataset.password_env is None:
         return reader
     password = os.environ.get(dataset.password_env)
@@ -274,7 +264,7 @@ _PASSING = re.compile(  # of sockets, stores and disks
 )
 
 
-def of_source(source: Source, error: Exception) -> DuckLakeError | None:
+def of_source(source: jobs.Source, error: Exception) -> DuckLakeError | None:
     """Return the error for a source's file that cannot be read; None: ``error`` is another, or may pass."""
     first = error.__cause__ if isinstance(error, SparkJobError) else error
     if not isinstance(first, Exception) or isinstance(first, DuckLakeError) or cause_of(first) is not None:
@@ -286,7 +276,7 @@ def of_source(source: Source, error: Exception) -> DuckLakeError | None:
     if _PASSING.match(causes[-1]):
         return None
     path = own_path(found[1])
-    for name, dataset in datasets_of(source).items():
+    for name, dataset in jobs.datasets_of(source).items():
         if dataset.path is not None and _is_of(dataset.path, path):
             return InvalidInputError(
                 f"{name} cannot be read: {path} {_harm(causes)}. Replace the file by a sound one, or leave "
@@ -295,10 +285,12 @@ def of_source(source: Source, error: Exception) -> DuckLakeError | None:
     return None
 
 
-def _error_of_only_dataset(source: Source, error: Exception, causes: Sequence[str]) -> DuckLakeError | None:
+def _error_of_only_dataset(
+    source: jobs.Source, error: Exception, causes: Sequence[str]
+) -> DuckLakeError | None:
     """Return the error where Spark's Parquet reader names no file, but has read one dataset alone."""
-    datasets = datasets_of(source)
-    if len(datasets) != 1 or isinstance(source, LakeSource | RowChangeSource):
+    datasets = jobs.datasets_of(source)
+    if len(datasets) != 1 or isinstance(source, jobs.LakeSource | jobs.RowChangeSource):
         return None
     if not any(one.startswith(_READERS) for one in classes_of_root(error)):
         return None

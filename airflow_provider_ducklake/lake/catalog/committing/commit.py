@@ -36,8 +36,8 @@ from ...format.snapshots import (
 )
 from ...storage.files.local import sync_added
 from ...transaction import changes as kinds
+from ...transaction.changes import CommitState
 from ...transaction.changes_made import Replay, format_changes
-from ...transaction.commit_state import CommitState
 from ...transaction.conflicts import check_conflicts
 from ...transaction.declared import Needs, OfTable
 from ..database.connect import Question, driver_error

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ...format.files import InlinedForm
     from ...format.schema import TableSchema
-    from ...transaction.commit_state import CommitState
+    from ...transaction.changes import CommitState
 
 
 # A statement with its rows, and how those of one commit get to the database.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...transaction.changes import Change, NoteRestored, ReadRows
 
 if TYPE_CHECKING:
-    from ...transaction.commit_state import CommitState
+    from ...transaction.changes import CommitState
     from ..database.tables import CatalogTables
     from ..dialects.dialect import Effect
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...format.names.identifiers import QualifiedName
     from ...format.schema import TableSchema
     from ...format.snapshots import ColumnId, DataFileId, MappingId, TableId
-    from ...transaction.commit_state import CommitState
+    from ...transaction.changes import CommitState
     from ..database.tables import CatalogTables
 
 

@@ -17,7 +17,7 @@ from .tables import all_columns, new_schema_version
 
 if TYPE_CHECKING:
     from ...format.snapshots import ColumnId, PartitionId, SnapshotId, TableId
-    from ...transaction.commit_state import CommitState
+    from ...transaction.changes import CommitState
     from ..database.tables import CatalogTables
 
 

@@ -34,7 +34,7 @@ from .files import NewFile, add_files, add_to_stats, delete_row, schedule
 if TYPE_CHECKING:
     from ...format.schema import TableSchema
     from ...format.snapshots import TableId
-    from ...transaction.commit_state import CommitState
+    from ...transaction.changes import CommitState
     from ..database.tables import CatalogTables
 
 

@@ -22,7 +22,7 @@ from ..dialects.dialect import Catalog, Effect, in_transaction, insert
 from . import restores
 
 if TYPE_CHECKING:
-    from ...transaction.commit_state import CommitState
+    from ...transaction.changes import CommitState
 
 _NO_TABLE = 0  # a schema's id, so never a table's
 

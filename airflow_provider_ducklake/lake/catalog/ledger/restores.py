@@ -24,7 +24,7 @@ from ..dialects.bootstrap import OwnTable
 from ..dialects.dialect import Catalog, Effect, insert
 
 if TYPE_CHECKING:
-    from ...transaction.commit_state import CommitState
+    from ...transaction.changes import CommitState
 
 
 # The record of a restore in its snapshot's extra info.

@@ -25,7 +25,7 @@ from ...planning.reading.predicates import (
     Operator,
     Predicate,
 )
-from ...storage.rows.filter import path_to, regex
+from ...storage.rows.table_reader import path_to, regex
 from ..types.frames import DAY, folded, number_of
 from ..types.names import quoted
 from ..types.spark_types import literal, scalar_read_type

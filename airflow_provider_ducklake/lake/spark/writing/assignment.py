@@ -21,19 +21,7 @@ from ...format.types import ducklake_types as dl
 from ...planning.writing.fit import Parts, Types, differences
 from ..job.errors import marked, marks
 from ..reading.row_filter import condition
-from ..types.frames import (
-    DAY,
-    OFFSET,
-    SECOND,
-    first_moment,
-    fits_nanos,
-    is_infinite,
-    micros_of,
-    nanos_of_text,
-    seconds_of_offset,
-    types_below,
-    with_values,
-)
+from ..types import frames
 from ..types.names import quoted
 from ..types.spark_types import (
     FIELD_ID_KEY,
@@ -180,9 +168,9 @@ def _stored(value: SparkColumn, incoming: t.DataType, column: Column, where: str
             assert isinstance(incoming, t.StructType)
             return _stored_struct(value, incoming, column, where)
         case dl.ListType() | dl.MapType():
-            types = types_below(incoming)
+            types = frames.types_below(incoming)
             names = ["element"] if len(types) == 1 else ["key", "value"]
-            return with_values(
+            return frames.with_values(
                 value,
                 incoming,
                 lambda item, place: _stored(
@@ -201,7 +189,7 @@ def _same_shape(incoming: t.DataType, carrier: t.DataType) -> bool:
                 for mine, theirs in zip(incoming, carrier, strict=True)
             )
         case (t.ArrayType(), t.ArrayType()) | (t.MapType(), t.MapType()):
-            return all(map(_same_shape, types_below(incoming), types_below(carrier)))
+            return all(map(_same_shape, frames.types_below(incoming), frames.types_below(carrier)))
         case _:
             return incoming == carrier
 
@@ -243,15 +231,15 @@ def _stored_scalar(
             return _checked(text, *_units_of_text(text, row), target, where)
         case dl.ScalarKind.TIMESTAMP if isinstance(incoming, t.StringType):
             return _checked(value, *_units_of_text(value, row), target, where)
-        case dl.ScalarKind.TIMESTAMP if row.zoned and row.per_second > SECOND:
+        case dl.ScalarKind.TIMESTAMP if row.zoned and row.per_second > frames.SECOND:
             first, last = (f.lit(f"{text}+00").cast("timestamp") for text in _NANOSECOND_RANGE)
             micros = f.unix_micros(value)
-            is_end = is_infinite(value, t.TimestampType())
+            is_end = frames.is_infinite(value, t.TimestampType())
             stored = f.when(is_end, micros).otherwise(micros * 1000)
             return _checked(value, value.between(first, last) | is_end, stored, target, where)
         case dl.ScalarKind.TIMESTAMP if not row.zoned:
             is_date = isinstance(incoming, t.DateType)
-            time = first_moment(value) if is_date else value.cast("timestamp_ntz")
+            time = frames.first_moment(value) if is_date else value.cast("timestamp_ntz")
             if row.is_local_microseconds:
                 return time
             stored = _in_unit(time, row.per_second) if isinstance(carrier, t.LongType) else time
@@ -266,8 +254,8 @@ def _units_of_text(text: SparkColumn, row: dl.Scalar) -> tuple[SparkColumn, Spar
         return text.rlike(_UUID), f.unhex(f.replace(text, f.lit("-"), f.lit("")))
     if row.kind is dl.ScalarKind.TIME:
         stored = _utc_microseconds(text) if row.zoned else _microseconds(text)
-        return text.rlike(_CLOCK + (OFFSET if row.zoned else "$")), stored
-    return fits_nanos(text, zoned=row.zoned), nanos_of_text(text, zoned=row.zoned)
+        return text.rlike(_CLOCK + (frames.OFFSET if row.zoned else "$")), stored
+    return frames.fits_nanos(text, zoned=row.zoned), frames.nanos_of_text(text, zoned=row.zoned)
 
 
 def as_target_shows(df: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
@@ -299,26 +287,26 @@ def _microseconds(text: SparkColumn) -> SparkColumn:
 
 def _utc_microseconds(text: SparkColumn) -> SparkColumn:
     """Return the microseconds of a time in UTC: the day before or after is none of it."""
-    local = _microseconds(f.regexp_replace(text, OFFSET, ""))
-    return f.pmod(local - seconds_of_offset(text) * SECOND, f.lit(DAY))
+    local = _microseconds(f.regexp_replace(text, frames.OFFSET, ""))
+    return f.pmod(local - frames.seconds_of_offset(text) * frames.SECOND, f.lit(frames.DAY))
 
 
 def _in_unit(time: SparkColumn, per_second: int) -> SparkColumn:
     """Return a timestamp's units since 1970; infinite ones are the same number in every unit."""
-    micros = micros_of(time)
-    finite = micros * (per_second // SECOND)
-    if per_second < SECOND:
-        finite = f.call_function("div", micros, f.lit(SECOND // per_second))
-    return f.when(is_infinite(time, t.TimestampNTZType()), micros).otherwise(finite)
+    micros = frames.micros_of(time)
+    finite = micros * (per_second // frames.SECOND)
+    if per_second < frames.SECOND:
+        finite = f.call_function("div", micros, f.lit(frames.SECOND // per_second))
+    return f.when(frames.is_infinite(time, t.TimestampNTZType()), micros).otherwise(finite)
 
 
 def _fits_unit(time: SparkColumn, row: dl.Scalar) -> SparkColumn:
     """Return True if a timestamp fits another unit; infinite ones do, which DuckDB reads in each unit."""
-    if row.per_second > SECOND:
+    if row.per_second > frames.SECOND:
         first, last = (f.lit(text).cast("timestamp_ntz") for text in _NANOSECOND_RANGE)
-        return time.between(first, last) | is_infinite(time, t.TimestampNTZType())
+        return time.between(first, last) | frames.is_infinite(time, t.TimestampNTZType())
     units = f.date_part(f.lit("SECOND"), time) * (row.per_second // row.step)
-    return (units == f.floor(units)) | is_infinite(time, t.TimestampNTZType())
+    return (units == f.floor(units)) | frames.is_infinite(time, t.TimestampNTZType())
 
 
 def _checked(
