@@ -17,8 +17,7 @@ from urllib.parse import quote, quote_plus
 from airflow.sdk.log import mask_secret
 
 from ..lake.errors import InvalidInputError, InvalidOptionError
-from ..lake.format.files import KEY_BYTES as LENGTHS_OF_KEYS
-from ..lake.format.limits import Limits
+from ..lake.format.limits import KEY_BYTES, Limits
 from ..lake.format.names.identifiers import written
 from ..lake.format.names.paths import directory_path
 from ..lake.format.versions import DEFAULT, WRITABLE, SpecVersion, opened_by
@@ -239,7 +238,7 @@ def _key_bytes(named: str, value: object) -> int | None:
     """Read a number, or its text."""
     if value in (None, ""):
         return None
-    if isinstance(value, bool) or str(value).strip() not in map(str, LENGTHS_OF_KEYS):
+    if isinstance(value, bool) or str(value).strip() not in map(str, KEY_BYTES):
         raise _invalid(named, fields.KEY_BYTES, f"{value!r} is not a length of AES keys: 16, 24 or 32.")
     return int(str(value))
 

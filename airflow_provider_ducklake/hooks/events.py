@@ -20,13 +20,13 @@ from ..lake.format.names.identifiers import QualifiedName
 from ..lake.format.snapshots import require_id
 from ..lake.format.tags import is_tag, tag_name
 from ..lake.format.types.texts import parse_time, require_offset
-from ..lake.planning.reading.watch import RangeReport, TableChanges, event_of, wanted_words
 from ..lake.writes.arguments import is_template
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..lake.catalog.lake import Lake
+    from ..lake.planning.reading.watch import RangeReport, TableChanges
     from .task import TaskDone
 
 
@@ -93,6 +93,8 @@ def _executing(operator: AssetOperator, context: Context) -> Any:  # noqa: ANN40
 
 def _events(operator: AssetOperator, lake: Lake, snapshot_ids: Sequence[int]) -> dict[str, Mapping[str, Any]]:
     """Return the event of each table, by its URI."""
+    from ..lake.planning.reading.watch import event_of
+
     reports: dict[str, RangeReport] = {}
     for snapshot_id in snapshot_ids:
         for report in lake.reads.commit_reports(snapshot_id):
@@ -220,6 +222,8 @@ class Watch:
         otherwise: Callable[[], datetime] | None = None,
     ) -> Watch:
         """Check what a user gave; ``otherwise`` returns the time that a ``since`` of None means."""
+        from ..lake.planning.reading.watch import wanted_words
+
         return cls(QualifiedName.of(table), wanted_words(changes), _since(since, otherwise))
 
     def poll(self, lake: Lake) -> PollResult:

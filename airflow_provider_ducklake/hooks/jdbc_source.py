@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from ..lake.errors import InvalidInputError
-from ..lake.spark.job.request import check_login, check_secrets
+from ..lake.format.names.paths import check_login, check_secrets
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -21,7 +21,6 @@ from ..assets.ducklake import SCHEME, table_of
 from ..lake.errors import DuckLakeError, InvalidInputError, InvalidNameError, NotFoundError
 from ..lake.format.log_lines import logger
 from ..lake.format.names.identifiers import FoldedName, QualifiedName, SchemaPath, fold
-from ..lake.format.types.ducklake_types import children_of
 from ..lake.format.versions import NEWEST, write_version
 from ..lake.writes.arguments import is_template
 from .connection import ConnectionSettings, read_settings
@@ -75,7 +74,9 @@ class HookLineage:
             return
         reported.add(table.folded)
         try:
-            collector = _collector()
+            from .compat import hook_lineage_collector
+
+            collector = hook_lineage_collector()
             if collector is not None:
                 getattr(collector, how)(
                     context=self._hook,
@@ -85,12 +86,6 @@ class HookLineage:
                 )
         except Exception as error:  # noqa: BLE001 - the rows are read, or there, whatever a reader of lineage does
             log.warning("No hook lineage of table %s: %s", table, error)
-
-
-def _collector() -> Any | None:  # noqa: ANN401 - Airflow's
-    from .compat import hook_lineage_collector
-
-    return hook_lineage_collector()
 
 
 Facets = Any  # OpenLineage's classes are there only where it is installed
@@ -417,6 +412,8 @@ class _Teller:
         return facets
 
     def _field(self, column: Column) -> Facets:
+        from ..lake.format.types.ducklake_types import children_of
+
         fields = [self._field(one) for one in column.children] if children_of(column.type) else []
         return self._facet.SchemaDatasetFacetFields(name=column.name, type=str(column.type), fields=fields)
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,6 @@ from ..lake.errors import DuckLakeError, InvalidInputError, SourceNotFoundError,
 from ..lake.format.log_lines import lasting, logger
 from ..lake.format.names.paths import hadoop_uri, is_local
 from ..lake.spark.job.package_zip import application_file, package_zip
-from ..lake.spark.job.request import JobRequest, datasets_of
-from ..lake.spark.output.log import JobLog
 from . import storage
 from .jdbc_source import JdbcPasswords
 from .submit_settings import SubmitSettings, submit_settings
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection, Context
 
+    from ..lake.spark.job.request import JobRequest
+    from ..lake.spark.output.log import JobLog
     from ..lake.writes.job_life import JobLife
     from ..lake.writes.verb import Results
     from .clusters import ClusterManager
@@ -77,6 +77,7 @@ def check_sources(request: JobRequest, master: str, storage_options: Mapping[str
 
     That is in the lake's own bucket, and on local disks where Spark runs on this machine.
     """
+    from ..lake.spark.job.request import datasets_of
     from ..lake.storage.files.filesystem import exists
 
     for name, dataset in datasets_of(request.source).items():
@@ -264,7 +265,6 @@ _NAMES_OF_PYTHON = frozenset(
 class Submission:
     """What the hook of one submission needs besides the operator's arguments."""
 
-    job_log: JobLog = field(default_factory=JobLog)
     variables: dict[str, str] = field(default_factory=dict)
     interrupt: Callable[[], object] | None = None
     environment: dict[str, str] | None = None
@@ -276,6 +276,13 @@ class Submission:
     life: JobLife | None = None
     spark_id: str | None = None
     url: str | None = None
+
+    @cached_property
+    def job_log(self) -> JobLog:
+        """What Spark says of the job; made when it is used, since DAG files make operators over and over."""
+        from ..lake.spark.output.log import JobLog
+
+        return JobLog()
 
     def track(self, manager: ClusterManager, life: JobLife, application_id: str | None = None) -> None:
         """Have the job outlive ``spark-submit``: its application is killed only while this try holds it."""
@@ -507,7 +514,8 @@ class SparkSubmitter:
         given = driver_environment(request.directory, settings, storage_options)
         one.conf = {"spark.log.level": "WARN", **given, **(one.conf or {})}
         one._hook = None  # noqa: SLF001 - the hook of an earlier job would submit that one
-        submission.job_log, submission.log = JobLog(), one.log
+        vars(submission).pop("job_log", None)  # that of an earlier job
+        submission.log = one.log
         submission.variables = self._variables(request, settings, storage_options)
 
     def settings(self) -> SubmitSettings:

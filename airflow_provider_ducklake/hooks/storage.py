@@ -17,21 +17,12 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from ..lake.errors import InvalidOptionError
 from ..lake.format.names.paths import hadoop_uri
-from ..lake.planning.reading.scan import FileHistory
-from ..lake.spark.job.request import (
-    JobRequest,
-    LakeSource,
-    OverwriteSource,
-    RowChangeSource,
-    Source,
-    StreamSource,
-    datasets_of,
-)
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from ..lake.format.files import LiveDataFile
+    from ..lake.spark.job.request import JobRequest, LakeSource, Source
     from .submit_settings import SubmitSettings
 
 
@@ -198,19 +189,21 @@ def opened_by_jvm(request: JobRequest) -> dict[str, str]:
 
 
 def _read(source: Source | None) -> Iterator[tuple[str, str]]:
-    for name, dataset in datasets_of(source).items():
+    from ..lake.spark.job import request as jobs
+
+    for name, dataset in jobs.datasets_of(source).items():
         if dataset.path is not None:
             yield name, dataset.path
     match source:
-        case LakeSource():
+        case jobs.LakeSource():
             yield from _paths_of_tables(source)
-        case RowChangeSource(target, rows):
+        case jobs.RowChangeSource(target, rows):
             yield from _paths_of_files(str(target.table.name), target.files)
-            if isinstance(rows, LakeSource):
+            if isinstance(rows, jobs.LakeSource):
                 yield from _paths_of_tables(rows)
-        case OverwriteSource():
+        case jobs.OverwriteSource():
             yield from _read(source.replaced)
-        case StreamSource():
+        case jobs.StreamSource():
             yield "checkpoint", source.checkpoint
         case _:
             return
@@ -218,7 +211,7 @@ def _read(source: Source | None) -> Iterator[tuple[str, str]]:
 
 def _paths_of_tables(source: LakeSource) -> Iterator[tuple[str, str]]:
     for plan in source.tables.values():
-        files = [one.file if isinstance(one, FileHistory) else one for one in plan.files]
+        files: list[Any] = [getattr(one, "file", one) for one in plan.files]  # of a FileHistory
         yield from _paths_of_files(str(plan.table.name), files)
 
 

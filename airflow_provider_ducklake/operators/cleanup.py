@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..hooks.ducklake import DuckLakeHook
 from ..hooks.task import no_retry_on_user_errors
 from ..lake.errors import FilesNotDeletedError
+from ..lake.format.limits import MIN_RETENTION
 from ..lake.format.log_lines import counts, size
-from ..lake.planning.upkeep.files import MIN_RETENTION
 from ..lake.writes.arguments import parse_age, parse_flag, parse_span
 from .base import DuckLakeOperator
 

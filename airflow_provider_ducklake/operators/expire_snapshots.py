@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..hooks.ducklake import DuckLakeHook
 from ..hooks.task import no_retry_on_user_errors
 from ..lake.errors import InvalidInputError
-from ..lake.format.limits import NO_FLOOR
+from ..lake.format.limits import MIN_RETENTION, NO_FLOOR
 from ..lake.format.log_lines import counted, counts, size
-from ..lake.planning.upkeep.files import MIN_RETENTION
 from ..lake.writes.arguments import parse_age, parse_flag, parse_span
 from .base import DuckLakeOperator
 

@@ -3,8 +3,7 @@
 import itertools
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.catalog.reports.watch import touched_partitions
-from airflow_provider_ducklake.lake.planning.reading.watch import count_changes
+from airflow_provider_ducklake.lake.catalog.reports.watch import count_changes, touched_partitions
 from tests.interop.lakes import by_duckdb
 from tests.reference.duckdb_lake import open_lake
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy.exc import DataError, DBAPIError
 
 from .. import errors
-from ..format.files import KEY_BYTES
+from ..format.limits import KEY_BYTES
 from ..format.names.paths import is_absolute, with_slash
 from ..format.options import OptionRow, Options
 from ..format.tags import FROZEN

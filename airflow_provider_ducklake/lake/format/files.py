@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import CatalogError
+from .limits import KEY_BYTES
 from .types.ducklake_types import DuckLakeType, ScalarKind
 from .types.geometry import GeometryStats
 from .types.values import OrderKey, order_key
@@ -433,9 +434,6 @@ class InlinedForm:
 # Keys of encrypted files, as the catalog has them.
 #
 # *Source:* what the reference writes and reads (docs/sources.md, encryption).
-
-
-KEY_BYTES = (16, 24, 32)  # AES-128, AES-192, AES-256
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,10 @@ Text = TypeVar("Text", str, bytes)
 Result = TypeVar("Result")
 
 
+KEY_BYTES = (16, 24, 32)  # of an encrypted lake: AES-128, AES-192, AES-256
 CONNECT_TIMEOUT_SECONDS = 10
 LOGGED_AFTER_SECONDS = 5.0
+MIN_RETENTION = timedelta(hours=24)  # of what operators remove
 NO_FLOOR = timedelta(0)  # of the age at which something may be removed
 
 

@@ -14,7 +14,7 @@ from ..format.log_lines import logger
 from ..format.names.identifiers import DEFAULT_SCHEMA, FoldedName, QualifiedName, SchemaPath, split_parts
 from ..format.snapshots import CommitRecord, CommittedSnapshot, Consumer, OnClear, Snapshot, TableId
 from ..format.versions import Feature
-from ..planning.reading.scan import ConsumptionHistory, changed
+from ..planning.reading.watch import ConsumptionHistory, changed
 from ..spark.job.request import Dataset, JobRequest, LakeSource, Step, check_function, check_view_names
 from ..sql.spark.parse import parse_spark_sql
 from ..sql.spark.statements import SparkStatement, WriteMode, WriteStatement

@@ -10,7 +10,8 @@ from .. import errors
 from ..format.snapshots import Consumption, Snapshot, SnapshotId, TableSnapshot
 from ..format.versions import Feature
 from ..planning.reading.predicates import ALWAYS, AllOf, AnyOf, Predicate
-from ..planning.reading.scan import ChangeFeedPlan, ChangeRange, ConsumptionHistory, ScanPlan
+from ..planning.reading.scan import ChangeFeedPlan, ScanPlan
+from ..planning.reading.watch import ChangeRange, ConsumptionHistory
 from ..planning.writing.overwrite import RowScope
 from ..planning.writing.write import (
     NewTable,

@@ -10,7 +10,7 @@ from airflow_provider_ducklake.lake.format.snapshots import (
     SnapshotId,
     TableId,
 )
-from airflow_provider_ducklake.lake.planning.reading.scan import ChangeRange, ConsumptionHistory
+from airflow_provider_ducklake.lake.planning.reading.watch import ChangeRange, ConsumptionHistory
 
 KEY = CommitKey(("task",))
 HEAD = SnapshotId(99)

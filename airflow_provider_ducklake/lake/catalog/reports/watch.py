@@ -11,18 +11,8 @@ from sqlalchemy import Connection, Row, func, or_, select
 
 from ...format.names.identifiers import QualifiedName
 from ...format.partitioning import PartitionSpec, partition_key, why_not_partitioned
-from ...planning.reading.scan import BEGIN_SNAPSHOT, END_SNAPSHOT, ChangeFeedPlan, InlinedRows
-from ...planning.reading.watch import (
-    DELETE,
-    RangeReport,
-    TableChanges,
-    added,
-    count_changes,
-    deleted,
-    is_flush,
-    wanted_words,
-    words_of,
-)
+from ...planning.reading.scan import BEGIN_SNAPSHOT, END_SNAPSHOT, ChangeFeedPlan, FileHistory, InlinedRows
+from ...planning.reading.watch import DELETE, RangeReport, TableChanges, is_flush, wanted_words, words_of
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..database.connect import Question
 from ..snapshot import read, read_snapshots
@@ -285,3 +275,84 @@ def reported(
         touched_partitions(connection, catalog, plan),
         authors_of(connection, catalog, plan.table.table_id, after, plan.end),
     )
+
+
+# Count the rows that came and went between two snapshots, from what the catalog says of them.
+#
+# Of few files it does not say it: merged or flushed ones, whose rows each say when they came and went, as
+# long as only some of them did so within the range.
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """Rows that came and went, None where the catalog does not say how many. An update counts as both."""
+
+    added: int | None
+    deleted: int | None
+
+
+def count_changes(plan: ChangeFeedPlan) -> ChangeCounts:
+    """Count the rows of a change feed without reading a file."""
+    inlined = [row for part in plan.inlined for row in part.rows]
+    return ChangeCounts(
+        _sum_of_known(
+            [
+                *(added(plan, one) for one in plan.files),
+                _within(plan, (row[BEGIN_SNAPSHOT] for row in inlined)),
+            ]
+        ),
+        _sum_of_known(
+            [
+                *(deleted(plan, one) for one in plan.files),
+                _within(plan, (row[END_SNAPSHOT] for row in inlined)),
+            ]
+        ),
+    )
+
+
+def added(plan: ChangeFeedPlan, history: FileHistory) -> int | None:
+    """Count a file's rows that were added within the range; None: only reading it can show that."""
+    file, before = history.file, plan.start - 1
+    if file.begin_snapshot in plan.rewrites:
+        return 0 if file.partial_max is None else None
+    first, last = file.begin_snapshot, file.partial_max or file.begin_snapshot
+    if last <= before or first > plan.end:
+        return 0
+    is_whole = first > before and last <= plan.end and not plan.rewrites.intersection(range(first, last + 1))
+    return file.record_count if is_whole else None
+
+
+def deleted(plan: ChangeFeedPlan, history: FileHistory) -> int | None:
+    """Count a file's rows that were deleted within the range; None: only reading more can show that."""
+    gone, gone_before = _gone(history, plan.end), _gone(history, plan.start - 1)
+    if gone is None or gone_before is None:
+        return None
+    ended = history.ended_by
+    if ended is not None and plan.start <= ended <= plan.end and ended not in plan.rewrites:
+        gone = history.file.record_count
+    return gone - gone_before
+
+
+def _gone(history: FileHistory, at: int) -> int | None:
+    """Count a file's rows deleted up to a snapshot, in delete files and in the catalog; None: unknown."""
+    counts = [0]
+    for one in history.delete_files:
+        if one.begin_snapshot > at:
+            continue
+        if (one.partial_max or one.begin_snapshot) > at:
+            return None
+        counts.append(one.delete_count)
+    return max(counts) + sum(snapshot <= at for snapshot in history.marks.values())
+
+
+def _within(plan: ChangeFeedPlan, snapshots: Iterable[int | None]) -> int:
+    return sum(one is not None and plan.start <= one <= plan.end for one in snapshots)
+
+
+def _sum_of_known(counts: Iterable[int | None]) -> int | None:
+    total = 0
+    for one in counts:
+        if one is None:
+            return None
+        total += one
+    return total

@@ -9,11 +9,12 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from ...errors import InvalidInputError, UntrustedValueError
+from ...errors import InvalidInputError, InvalidOptionError, UntrustedValueError
 
 if TYPE_CHECKING:
     from .identifiers import SchemaPath
@@ -283,3 +284,42 @@ def is_of_job(path: str, directory: str) -> bool:
     if below == path or misleading(below) is not None or not {"", "."}.isdisjoint(below.split("/")):
         return False
     return path.startswith(directory) or path.rpartition("/")[2].startswith(f"{own}-")
+
+
+# Places that users give: a secret in them would be stored in a job's request, and shown.
+
+
+_SECRET_OPTION = re.compile(
+    r"password|passwd|secret|token|credential|(?:private|api|account)[._-]?key|\bsas\b", re.IGNORECASE
+)
+_SECRET_URL = re.compile(r"(?:password|passwd|pwd|secret|token)=", re.IGNORECASE)
+# A login before a host, one of Oracle's, and what a query signs or gives a password by.
+_LOGIN = re.compile(
+    r"//[^/@:\s]*:[^/@\s]+@|jdbc:oracle:\w+:[^/@]+/[^@]+@"
+    r"|[?&;][\w.-]*(?:sig|signature|password|passwd|pwd|secret|token)=",
+    re.IGNORECASE,
+)
+
+
+def check_secrets(options: Mapping[str, object], name: str) -> None:
+    """Refuse options that hold a secret, which a request, a rendered field or a log would show."""
+    for key, value in options.items():
+        is_url = str(key).lower() == "url"
+        if (
+            _SECRET_OPTION.search(str(key))
+            or _LOGIN.search(str(value))
+            or (is_url and _SECRET_URL.search(str(value)))
+        ):
+            raise InvalidOptionError(
+                f"{name}: option {key!r} holds a secret, and a job's request is stored in a file. Keep user "
+                "and password in an Airflow connection, and give it as the source's conn_id."
+            )
+
+
+def check_login(path: object, name: str) -> None:
+    """Refuse a path with a login in it, which a request, a rendered field or a log would show."""
+    if _LOGIN.search(str(path)):
+        raise InvalidOptionError(
+            f"{name}: its path holds a password or a signature, and a job's request is stored in a file. "
+            "Leave them out; the credentials for a store belong into the lake's connection."
+        )

@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ...errors import ChangesUndoneError
 from ...format.names.identifiers import fold
 from .predicates import Predicate, column_ids
 from .pruning import file_may_match
@@ -20,17 +19,7 @@ if TYPE_CHECKING:
     from ...format.files import LiveDataFile, LiveDeleteFile
     from ...format.partitioning import PartitionSpec
     from ...format.schema import Column, TableSchema
-    from ...format.snapshots import (
-        ColumnId,
-        CommitKey,
-        Consumption,
-        DataFileId,
-        PartitionId,
-        RestoredTable,
-        SnapshotId,
-        TableId,
-        TableSnapshot,
-    )
+    from ...format.snapshots import ColumnId, DataFileId, PartitionId, SnapshotId, TableSnapshot
 
 
 # cells of an inlined row that no user's column is called: no name has a NUL
@@ -188,114 +177,3 @@ def named_columns(texts: Iterable[str], names: Sequence[str]) -> tuple[str, ...]
     return tuple(
         name for name in names if (fold(name) in words if _WORD.fullmatch(name) else fold(name) in folded)
     )
-
-
-# Decide what a consumer consumes next.
-
-
-class IsUnchanged(Protocol):
-    """Returns True if a table is known to be the same at two snapshots, the older one first."""
-
-    def __call__(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeRange:
-    """Changes to be consumed at once: those of a table after one snapshot, up to another.
-
-    ``after`` None: all that it holds. ``marked_at`` is the consumer's mark then: another one than ``upto``
-    where the changes are those of an older table, in whose place a restore created the one that is read.
-    """
-
-    table_id: TableId
-    after: SnapshotId | None
-    upto: SnapshotId
-    marked_at: SnapshotId
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumptionHistory:
-    """A consumer's consumed ranges, as the task with ``key`` sees them, and the restores of all tables."""
-
-    entries: tuple[Consumption, ...]
-    key: CommitKey
-    restores: tuple[RestoredTable, ...] = ()
-
-    @property
-    def done(self) -> tuple[Consumption, ...]:
-        """The ranges that an earlier try of this task consumed: nothing is left to do."""
-        return tuple(one for one in self._own if one.generation == self.key.generation)
-
-    @property
-    def earlier(self) -> tuple[Consumption, ...]:
-        """The ranges that the task consumed before it was cleared."""
-        done = self.done
-        return tuple(one for one in self._own if one not in done)
-
-    @property
-    def _own(self) -> tuple[Consumption, ...]:
-        return tuple(one for one in self.entries if one.commit_key == self.key.digest)
-
-    def again(self) -> SnapshotId | None:
-        """Return the snapshot to read if the task is to consume again what it had consumed."""
-        return max((one.upto for one in self.earlier), default=None)
-
-    def next(
-        self, table_id: TableId, upto: SnapshotId, is_unchanged: IsUnchanged, name: str, *, again: bool
-    ) -> ChangeRange:
-        """Return the changes of a table to consume next, up to a snapshot at most.
-
-        A restore creates a table again whose schema was dropped. The changes of the one before come first,
-        as far as they are in the new one; the mark goes over to that as it was created.
-        """
-        earlier = [one for one in self.earlier if one.table_id == table_id]
-        after = earlier[-1].after if again and earlier else self._mark(table_id, name)
-        if after is None:
-            return ChangeRange(table_id, None, upto, upto)
-        for one in creations(table_id, self.restores):
-            if one.restored_at <= after:
-                continue
-            if not is_unchanged(one.source_id, min(after, one.as_of), max(after, one.as_of)):
-                if after > one.as_of:
-                    raise ChangesUndoneError(name, after, one.restored_at)
-                return ChangeRange(one.source_id, after, one.as_of, one.restored_at)
-            after = one.restored_at
-        return ChangeRange(table_id, after, upto, upto)
-
-    def _mark(self, table_id: TableId, name: str) -> SnapshotId | None:
-        """Return the snapshot up to which a table, or one whose place it took, was consumed; None: never."""
-        kin = self._origin(table_id)
-        newest = max(
-            (one for one in self.entries if self._origin(one.table_id) == kin),
-            key=lambda one: one.upto,
-            default=None,
-        )
-        if newest is None:
-            return None
-        line, line_of_newest = (_line(one, self.restores) for one in (table_id, newest.table_id))
-        if newest.table_id not in line and table_id not in line_of_newest:
-            raise ChangesUndoneError(name, newest.upto, creations(table_id, self.restores)[-1].restored_at)
-        return newest.upto
-
-    def _origin(self, table_id: TableId) -> TableId:
-        return _line(table_id, self.restores)[0]
-
-
-def creations(table_id: TableId, restores: Iterable[RestoredTable]) -> Sequence[RestoredTable]:
-    """Return the restores that created a table in the place of another, and that one, oldest first."""
-    created = {one.table_id: one for one in restores if one.is_new}
-    found: list[RestoredTable] = []
-    while table_id in created:
-        found.insert(0, created[table_id])
-        table_id = found[0].source_id
-    return found
-
-
-def _line(table_id: TableId, restores: Iterable[RestoredTable]) -> list[TableId]:
-    """Return the ids of the tables that took each other's place, oldest first, up to the one given."""
-    return [*(one.source_id for one in creations(table_id, restores)), table_id]
-
-
-def changed(ranges: Iterable[Consumption]) -> tuple[Consumption, ...]:
-    """Return the ranges with a snapshot in them: others need no note."""
-    return tuple(one for one in ranges if one.after is None or one.after < one.upto)

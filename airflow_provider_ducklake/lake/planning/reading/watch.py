@@ -1,4 +1,4 @@
-"""Which snapshots a watcher of one table waits for.
+"""Which snapshots a watcher of one table waits for, and which changes a consumer consumes next.
 
 Compaction never does. The reference records a flush of inlined deletes as a plain ``deleted_from_table``; it
 is recognized by its delete files, which all carry older snapshot ids. *Source:* docs/sources.md, DDL and
@@ -7,17 +7,16 @@ inlining.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
-from ...errors import InvalidInputError
+from ...errors import ChangesUndoneError, InvalidInputError
 from ...format.names.identifiers import QualifiedName, fold
 from ...transaction.changes_made import ChangeKind, ChangeRecord
-from .scan import BEGIN_SNAPSHOT, END_SNAPSHOT, ChangeFeedPlan, FileHistory
 
 if TYPE_CHECKING:
-    from ...format.snapshots import SnapshotId
+    from ...format.snapshots import CommitKey, Consumption, RestoredTable, SnapshotId, TableId
 
 
 INSERT, DELETE, DATA, SCHEMA = "insert", "delete", "data", "schema"
@@ -289,82 +288,112 @@ def _sum(*counts: int | None) -> int | None:
     return None if None in counts else sum(one or 0 for one in counts)
 
 
-# Count the rows that came and went between two snapshots, from what the catalog says of them.
-#
-# Of few files it does not say it: merged or flushed ones, whose rows each say when they came and went, as
-# long as only some of them did so within the range.
+# Decide what a consumer consumes next.
+
+
+class IsUnchanged(Protocol):
+    """Returns True if a table is known to be the same at two snapshots, the older one first."""
+
+    def __call__(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeCounts:
-    """Rows that came and went, None where the catalog does not say how many. An update counts as both."""
+class ChangeRange:
+    """Changes to be consumed at once: those of a table after one snapshot, up to another.
 
-    added: int | None
-    deleted: int | None
+    ``after`` None: all that it holds. ``marked_at`` is the consumer's mark then: another one than ``upto``
+    where the changes are those of an older table, in whose place a restore created the one that is read.
+    """
 
-
-def count_changes(plan: ChangeFeedPlan) -> ChangeCounts:
-    """Count the rows of a change feed without reading a file."""
-    inlined = [row for part in plan.inlined for row in part.rows]
-    return ChangeCounts(
-        _sum_of_known(
-            [
-                *(added(plan, one) for one in plan.files),
-                _within(plan, (row[BEGIN_SNAPSHOT] for row in inlined)),
-            ]
-        ),
-        _sum_of_known(
-            [
-                *(deleted(plan, one) for one in plan.files),
-                _within(plan, (row[END_SNAPSHOT] for row in inlined)),
-            ]
-        ),
-    )
+    table_id: TableId
+    after: SnapshotId | None
+    upto: SnapshotId
+    marked_at: SnapshotId
 
 
-def added(plan: ChangeFeedPlan, history: FileHistory) -> int | None:
-    """Count a file's rows that were added within the range; None: only reading it can show that."""
-    file, before = history.file, plan.start - 1
-    if file.begin_snapshot in plan.rewrites:
-        return 0 if file.partial_max is None else None
-    first, last = file.begin_snapshot, file.partial_max or file.begin_snapshot
-    if last <= before or first > plan.end:
-        return 0
-    is_whole = first > before and last <= plan.end and not plan.rewrites.intersection(range(first, last + 1))
-    return file.record_count if is_whole else None
+@dataclass(frozen=True, slots=True)
+class ConsumptionHistory:
+    """A consumer's consumed ranges, as the task with ``key`` sees them, and the restores of all tables."""
 
+    entries: tuple[Consumption, ...]
+    key: CommitKey
+    restores: tuple[RestoredTable, ...] = ()
 
-def deleted(plan: ChangeFeedPlan, history: FileHistory) -> int | None:
-    """Count a file's rows that were deleted within the range; None: only reading more can show that."""
-    gone, gone_before = _gone(history, plan.end), _gone(history, plan.start - 1)
-    if gone is None or gone_before is None:
-        return None
-    ended = history.ended_by
-    if ended is not None and plan.start <= ended <= plan.end and ended not in plan.rewrites:
-        gone = history.file.record_count
-    return gone - gone_before
+    @property
+    def done(self) -> tuple[Consumption, ...]:
+        """The ranges that an earlier try of this task consumed: nothing is left to do."""
+        return tuple(one for one in self._own if one.generation == self.key.generation)
 
+    @property
+    def earlier(self) -> tuple[Consumption, ...]:
+        """The ranges that the task consumed before it was cleared."""
+        done = self.done
+        return tuple(one for one in self._own if one not in done)
 
-def _gone(history: FileHistory, at: int) -> int | None:
-    """Count a file's rows deleted up to a snapshot, in delete files and in the catalog; None: unknown."""
-    counts = [0]
-    for one in history.delete_files:
-        if one.begin_snapshot > at:
-            continue
-        if (one.partial_max or one.begin_snapshot) > at:
+    @property
+    def _own(self) -> tuple[Consumption, ...]:
+        return tuple(one for one in self.entries if one.commit_key == self.key.digest)
+
+    def again(self) -> SnapshotId | None:
+        """Return the snapshot to read if the task is to consume again what it had consumed."""
+        return max((one.upto for one in self.earlier), default=None)
+
+    def next(
+        self, table_id: TableId, upto: SnapshotId, is_unchanged: IsUnchanged, name: str, *, again: bool
+    ) -> ChangeRange:
+        """Return the changes of a table to consume next, up to a snapshot at most.
+
+        A restore creates a table again whose schema was dropped. The changes of the one before come first,
+        as far as they are in the new one; the mark goes over to that as it was created.
+        """
+        earlier = [one for one in self.earlier if one.table_id == table_id]
+        after = earlier[-1].after if again and earlier else self._mark(table_id, name)
+        if after is None:
+            return ChangeRange(table_id, None, upto, upto)
+        for one in creations(table_id, self.restores):
+            if one.restored_at <= after:
+                continue
+            if not is_unchanged(one.source_id, min(after, one.as_of), max(after, one.as_of)):
+                if after > one.as_of:
+                    raise ChangesUndoneError(name, after, one.restored_at)
+                return ChangeRange(one.source_id, after, one.as_of, one.restored_at)
+            after = one.restored_at
+        return ChangeRange(table_id, after, upto, upto)
+
+    def _mark(self, table_id: TableId, name: str) -> SnapshotId | None:
+        """Return the snapshot up to which a table, or one whose place it took, was consumed; None: never."""
+        kin = self._origin(table_id)
+        newest = max(
+            (one for one in self.entries if self._origin(one.table_id) == kin),
+            key=lambda one: one.upto,
+            default=None,
+        )
+        if newest is None:
             return None
-        counts.append(one.delete_count)
-    return max(counts) + sum(snapshot <= at for snapshot in history.marks.values())
+        line, line_of_newest = (_line(one, self.restores) for one in (table_id, newest.table_id))
+        if newest.table_id not in line and table_id not in line_of_newest:
+            raise ChangesUndoneError(name, newest.upto, creations(table_id, self.restores)[-1].restored_at)
+        return newest.upto
+
+    def _origin(self, table_id: TableId) -> TableId:
+        return _line(table_id, self.restores)[0]
 
 
-def _within(plan: ChangeFeedPlan, snapshots: Iterable[int | None]) -> int:
-    return sum(one is not None and plan.start <= one <= plan.end for one in snapshots)
+def creations(table_id: TableId, restores: Iterable[RestoredTable]) -> Sequence[RestoredTable]:
+    """Return the restores that created a table in the place of another, and that one, oldest first."""
+    created = {one.table_id: one for one in restores if one.is_new}
+    found: list[RestoredTable] = []
+    while table_id in created:
+        found.insert(0, created[table_id])
+        table_id = found[0].source_id
+    return found
 
 
-def _sum_of_known(counts: Iterable[int | None]) -> int | None:
-    total = 0
-    for one in counts:
-        if one is None:
-            return None
-        total += one
-    return total
+def _line(table_id: TableId, restores: Iterable[RestoredTable]) -> list[TableId]:
+    """Return the ids of the tables that took each other's place, oldest first, up to the one given."""
+    return [*(one.source_id for one in creations(table_id, restores)), table_id]
+
+
+def changed(ranges: Iterable[Consumption]) -> tuple[Consumption, ...]:
+    """Return the ranges with a snapshot in them: others need no note."""
+    return tuple(one for one in ranges if one.after is None or one.after < one.upto)

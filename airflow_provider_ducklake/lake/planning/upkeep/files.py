@@ -184,7 +184,6 @@ def _table_directories(file: StoredFile) -> Iterator[str]:
 # a moment ahead of ours counts as now.
 
 
-MIN_RETENTION = timedelta(hours=24)  # the operators' default
 _LONGEST = timedelta(days=730_000)  # so that now minus an age is a time
 _TOLERANCE = timedelta(minutes=5)  # between two clocks
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...errors import InvalidInputError, InvalidOptionError
+from ...format.names.paths import check_login, check_secrets
 from ...format.names.paths import job_directory as job_directory  # noqa: PLC0414 - theirs, too
 from ...planning.writing.write import FoundRows, RowChanges, WritePlan
 
@@ -23,16 +24,6 @@ FORMATS = ("parquet", "csv", "json", "orc", "jdbc")
 
 _RENDERED_NOTHING = ("", "None")
 _SUFFIX = re.compile(r"\.(parquet|csv|json|orc)(?:\.(?:gz|bz2|zst|snappy|lz4))?/?\Z", re.IGNORECASE)
-_SECRET_OPTION = re.compile(
-    r"password|passwd|secret|token|credential|(?:private|api|account)[._-]?key|\bsas\b", re.IGNORECASE
-)
-_SECRET_URL = re.compile(r"(?:password|passwd|pwd|secret|token)=", re.IGNORECASE)
-# A login before a host, one of Oracle's, and what a query signs or gives a password by.
-_LOGIN = re.compile(
-    r"//[^/@:\s]*:[^/@\s]+@|jdbc:oracle:\w+:[^/@]+/[^@]+@"
-    r"|[?&;][\w.-]*(?:sig|signature|password|passwd|pwd|secret|token)=",
-    re.IGNORECASE,
-)
 _FUNCTION = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*\Z")
 
 
@@ -95,30 +86,6 @@ class Dataset:
             raise InvalidOptionError(f"{name}: only a jdbc source has password_env.")
         check_login(self.path, name)
         check_secrets(self.options, name)
-
-
-def check_secrets(options: Mapping[str, object], name: str) -> None:
-    """Refuse options that hold a secret, which a request, a rendered field or a log would show."""
-    for key, value in options.items():
-        is_url = str(key).lower() == "url"
-        if (
-            _SECRET_OPTION.search(str(key))
-            or _LOGIN.search(str(value))
-            or (is_url and _SECRET_URL.search(str(value)))
-        ):
-            raise InvalidOptionError(
-                f"{name}: option {key!r} holds a secret, and a job's request is stored in a file. Keep user "
-                "and password in an Airflow connection, and give it as the source's conn_id."
-            )
-
-
-def check_login(path: object, name: str) -> None:
-    """Refuse a path with a login in it, which a request, a rendered field or a log would show."""
-    if _LOGIN.search(str(path)):
-        raise InvalidOptionError(
-            f"{name}: its path holds a password or a signature, and a job's request is stored in a file. "
-            "Leave them out; the credentials for a store belong into the lake's connection."
-        )
 
 
 def rendered_nothing(name: str, value: object) -> str:
