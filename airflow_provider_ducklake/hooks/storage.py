@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
@@ -226,19 +225,7 @@ def _paths_of_files(table: str, files: Sequence[LiveDataFile]) -> Iterator[tuple
 _SCHEME = re.compile(r"([a-z][a-z0-9]+)://([^/]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Connector:
-    """The artifact that opens a store; ``of_hadoop`` is whether its version is Hadoop's."""
-
-    group: str
-    artifact: str
-    of_hadoop: bool = True
-
-
-_S3A = Connector("org.apache.hadoop", "hadoop-aws")
-_ABFS = Connector("org.apache.hadoop", "hadoop-azure")
-_GCS = Connector("com.google.cloud.bigdataoss", "gcs-connector", of_hadoop=False)
-_CONNECTORS = {"s3a": _S3A, "abfs": _ABFS, "abfss": _ABFS, "gs": _GCS}
+_CONNECTORS = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure"}  # of Hadoop's release
 
 
 def missing_packages(request: JobRequest, settings: SubmitSettings) -> list[str]:
@@ -246,15 +233,9 @@ def missing_packages(request: JobRequest, settings: SubmitSettings) -> list[str]
 
     Only those whose version is known: that of Spark's Hadoop.
     """
-    found = {
-        f"{connector.group}:{connector.artifact}:{settings.hadoop}"
-        for path in opened_by_jvm(request).values()
-        if (connector := _CONNECTORS.get(_store(path)[0])) is not None
-        and not (settings.has(connector.artifact) or _is_brought(connector, settings))
-        and connector.of_hadoop
-        and settings.hadoop is not None
-    }
-    return sorted(found)
+    schemes = {_store(path)[0] for path in opened_by_jvm(request).values()} if settings.hadoop else set()
+    wanted = {_CONNECTORS[one] for one in schemes & _CONNECTORS.keys()}
+    return [f"org.apache.hadoop:{one}:{settings.hadoop}" for one in sorted(wanted) if not _has(settings, one)]
 
 
 def _store(path: str) -> tuple[str, str]:
@@ -262,10 +243,10 @@ def _store(path: str) -> tuple[str, str]:
     return (match[1], match[2]) if match else ("file", "")
 
 
-def _is_brought(connector: Connector, settings: SubmitSettings) -> bool:
-    """Return True if a jar of another name may bring a connector: an own build, or cloud bundles."""
-    word = {"hadoop-aws": "aws", "hadoop-azure": "azure"}.get(connector.artifact, "gcs")
-    return any(word in one or "hadoop-cloud" in one for one in settings.artifacts)
+def _has(settings: SubmitSettings, connector: str) -> bool:
+    """Return True if a connector is there, or a jar of another name may bring it, as clouds have."""
+    word = connector.removeprefix("hadoop-")
+    return settings.has(connector) or any(word in one or "hadoop-cloud" in one for one in settings.artifacts)
 
 
 def other_endpoint(
