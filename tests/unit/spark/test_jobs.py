@@ -1,13 +1,23 @@
-"""What a task shows of Spark's output, and which sentence it makes of it, by outputs of real failures.
+"""What a task shows of Spark's output, and which sentence it makes of it; what is refused before a job.
 
-`tests/spark/record_failed_logs.py` provoked them.
+The outputs are of real failures, which `tests/spark/record_failed_logs.py` provoked.
 """
 
 from pathlib import Path
 
 import pytest
 
+from airflow_provider_ducklake.lake import errors
+from airflow_provider_ducklake.lake.spark.job.io import query_id
+from airflow_provider_ducklake.lake.spark.job.request import (
+    OverwriteSource,
+    RowChangeSource,
+    StreamSource,
+    datasets_of,
+    source_of,
+)
 from airflow_provider_ducklake.lake.spark.output.log import OF_EXCEPTIONS, JobLog, cause_in
+from airflow_provider_ducklake.lake.spark.writing.write_arrow import is_small
 
 RECORDS = Path(__file__).parents[2] / "spark" / "failed_logs"
 TOLD = {
@@ -281,3 +291,107 @@ def test_what_users_print_is_shown():
     ]
 
     assert list(JobLog().shown([DRIVER, *lines])) == [DRIVER, *lines[:2], *lines[4:]]
+
+
+# --- what is refused of a source before any job ---
+
+PLACE = {"sources": {"o": "/in/o.csv"}}
+
+
+@pytest.mark.parametrize(
+    "options", [{"url": "jdbc:x", "password": "pa55"}, {"url": "jdbc:x://h/d?password=pa55"}]
+)
+def test_a_password_in_a_source_is_answered_by_its_connection(options):
+    with pytest.raises(errors.InvalidOptionError, match="give it as the source's conn_id") as caught:
+        source_of({"format": "jdbc", "options": options})
+
+    assert "password_env" not in str(caught.value)
+
+
+def test_an_unknown_key_is_answered_by_those_of_the_guide():
+    with pytest.raises(errors.InvalidOptionError, match="its keys are format, path, options and conn_id"):
+        source_of({"path": "a.csv", "header": True})
+
+
+@pytest.mark.parametrize("path", ["", "None"])
+def test_a_path_of_which_a_template_made_nothing_says_so(path):
+    with pytest.raises(errors.InvalidInputError, match=f"source is '{path}': its template rendered no value"):
+        source_of(path)
+    with pytest.raises(
+        errors.InvalidInputError, match=r"sources\['o'\] is .*: its template rendered no value"
+    ):
+        source_of(sql="SELECT 1", sources={"o": {"format": "csv", "path": path}})
+
+
+def test_no_source_at_all_says_so():
+    with pytest.raises(errors.InvalidInputError, match="source is None: its template rendered no value"):
+        source_of(None)
+
+
+def test_sources_of_a_query_whose_names_differ_by_case_only_are_refused():
+    two = {"orders": "a.csv", "Orders": "b.csv"}
+
+    with pytest.raises(
+        errors.InvalidInputError, match="'orders' and 'Orders', which are the same name in Spark SQL"
+    ):
+        source_of(sql="SELECT * FROM orders", sources=two)
+    assert datasets_of(source_of(transform="a:f", sources=two)).keys() == {
+        "sources['orders']",
+        "sources['Orders']",
+    }
+
+
+def test_the_datasets_of_each_source_have_the_names_of_its_errors():
+    by_name = source_of(sql="SELECT 1", **PLACE)
+    stream = StreamSource(source_of(transform="a:f", **PLACE), "/checkpoint/", "id")
+
+    assert list(datasets_of(source_of("/in/o.csv"))) == ["source"]
+    for source in (by_name, stream, OverwriteSource(by_name, None), RowChangeSource(None, by_name)):
+        assert {name: one.path for name, one in datasets_of(source).items()} == {"sources['o']": "/in/o.csv"}
+    assert datasets_of(RowChangeSource(None)) == {}
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 60_000, '{"id": %s}' % ("[" * 30_000 + "]" * 30_000), "[" * 70_000]
+)
+def test_sparks_file_in_a_checkpoint_may_hold_anything(tmp_path, content):
+    (tmp_path / "metadata").write_text(content)
+
+    with pytest.raises((errors.SparkJobError, errors.StorageError), match="metadata"):
+        query_id(f"{tmp_path}/")
+
+
+# --- which plans may be looked at for few rows ---
+
+SMALL = (
+    "Range (0, 1000, step=1, splits=Some(2)), Statistics(sizeInBytes=7.8 KiB, rowCount=1.00E+3)",
+    "Relation [a#1] csv, Statistics(sizeInBytes=8.0 MiB)",
+    "Project [a#1]\n+- Relation [a#1] csv, Statistics(sizeInBytes=8.0 EiB)".replace(
+        "[a#1]\n", "[a#1], Statistics(sizeInBytes=1.0 B)\n"
+    ),
+    "Project [Statistics(sizeInBytes=8.0 EiB) AS a#1], Statistics(sizeInBytes=1.0 B)",
+)
+LARGE = (
+    "Relation [a#1] csv, Statistics(sizeInBytes=8.1 MiB)",
+    "LogicalRDD [a#1], false, Statistics(sizeInBytes=8.0 EiB)",
+    "Join Inner, Statistics(sizeInBytes=1.23E+24 B)",
+    "Project [a#1], Statistics(sizeInBytes=1.0 B)\n+- Generate explode(b#2), Statistics(sizeInBytes=1.0 B)",
+    "MapInArrow run(document#1)#2, [a#3], Statistics(sizeInBytes=8.0 B)\n+- LocalRelation [document#1]",
+    "Project [a#1], Statistics(sizeInBytes=1.0 B)\n:  +- BatchEvalPython [f(a#1)#2], [pythonUDF0#3]",
+    "CollectMetrics seen, [count(1) AS n#1], Statistics(sizeInBytes=1.0 B)",
+    "Project [a#1]",
+)
+
+
+@pytest.mark.parametrize("plan", SMALL)
+def test_a_plan_of_few_bytes_is_looked_at(plan):
+    assert is_small(f"== Optimized Logical Plan ==\n{plan}\n\n== Physical Plan ==\nGenerate nothing\n")
+
+
+@pytest.mark.parametrize("plan", LARGE)
+def test_a_plan_of_many_bytes_or_unknown_ones_is_not(plan):
+    assert not is_small(f"== Optimized Logical Plan ==\n{plan}\n\n== Physical Plan ==\nRange (0, 1)\n")
+
+
+def test_an_explanation_in_other_words_says_nothing():
+    assert not is_small("Plan: tiny")

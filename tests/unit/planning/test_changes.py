@@ -1,18 +1,29 @@
-"""A table takes a result with other columns only where they continue its own."""
+"""What a table's columns and files become: continued by a result, or without some of their rows."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from airflow_provider_ducklake.lake.errors import TransactionConflictError
-from airflow_provider_ducklake.lake.format.files import DataFile
+from airflow_provider_ducklake.lake.errors import InvalidInputError, TransactionConflictError
+from airflow_provider_ducklake.lake.format.files import DataFile, LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.format.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.format.snapshots import Snapshot, TableSnapshot
+from airflow_provider_ducklake.lake.format.snapshots import (
+    DataFileId,
+    DeleteFileId,
+    Snapshot,
+    SnapshotId,
+    TableSnapshot,
+)
 from airflow_provider_ducklake.lake.planning.writing.evolution import evolve_and_append
-from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
-from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, ChangeColumns, RegisterLayout
+from airflow_provider_ducklake.lake.planning.writing.write import LostRows, WriteResult, plan_row_deletes
+from airflow_provider_ducklake.lake.transaction.changes import (
+    AppendFiles,
+    ChangeColumns,
+    PositionsFile,
+    RegisterLayout,
+)
 
 SCHEMA = new_columns({"id": "int32", "s": "struct(x int32)"})
 TABLE = TableSnapshot(
@@ -65,3 +76,41 @@ def test_nothing_becomes_of_the_columns_without_rows():
 def test_columns_that_do_not_continue_the_table_s_are_a_conflict(schema, next_column_id):
     with pytest.raises(TransactionConflictError, match="other columns or partition keys"):
         evolve_and_append(TABLE, result(schema), next_column_id)
+
+
+# --- rows that are deleted ---
+
+DELETE_FILE = LiveDeleteFile(DeleteFileId(9), "/d", "parquet", 5, 1, SnapshotId(2), None)
+
+
+def loss(count: int, dead: int = 0, *, in_file: bool = False, marks: bool = False) -> LostRows:
+    """Return what a file of 20 rows loses."""
+    delete_file = DELETE_FILE if in_file else None
+    file = LiveDataFile(DataFileId(1), "/f", 20, 1, None, 0, SnapshotId(1), delete_file=delete_file)
+    return LostRows(file, PositionsFile("/p", count, 1, 1), dead, has_marks=marks)
+
+
+@pytest.mark.parametrize(
+    ("given", "fate"),
+    [
+        (loss(20), "ended"),
+        (loss(15, 5, in_file=True), "ended"),
+        (loss(15, 5, marks=True), "in_delete_files"),
+        (loss(10, 10, marks=True), "marked"),
+        (loss(10), "marked"),
+        (loss(11), "in_delete_files"),
+        (loss(1, 5, in_file=True), "in_delete_files"),
+        (loss(0), None),
+    ],
+)
+def test_each_file_has_one_fate(given, fate):
+    plan = plan_row_deletes([given], mark_limit=10)
+
+    assert {name: getattr(plan, name) for name in ("ended", "marked", "in_delete_files")} == {
+        name: (given,) if name == fate else () for name in ("ended", "marked", "in_delete_files")
+    }
+
+
+def test_a_file_cannot_lose_more_rows_than_it_has():
+    with pytest.raises(InvalidInputError, match="has 15 rows left, so 16 cannot be deleted"):
+        plan_row_deletes([loss(16, 5)], mark_limit=10)
