@@ -1,9 +1,10 @@
-"""What a DAG says in `default_args` reaches every argument of ours: no default beats it."""
+"""Arguments of operators: `default_args` reach each of them, and `LakeSession` takes the same."""
 
 import importlib
 import inspect
 import pkgutil
 import re
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from airflow_provider_ducklake import operators
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.operators.maintenance import ducklake_maintenance
+from airflow_provider_ducklake.lake.writes.session import LakeSession
+from airflow_provider_ducklake.operators.compact import DuckLakeSparkCompactionOperator
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 
 OURS = "airflow_provider_ducklake"
@@ -208,7 +211,7 @@ def at_run_time(task: BaseOperator | MappedOperator) -> BaseOperator:
 
 def test_the_maintenance_of_a_lake_is_that_of_the_lake_in_default_args():
     with DAG("dag", schedule=None, default_args=GROUP_ARGS) as dag:
-        ducklake_maintenance()
+        operators.ducklake_maintenance()
 
     assert len(dag.tasks) == 11
     for task in dag.tasks:
@@ -224,7 +227,7 @@ def test_the_maintenance_of_a_lake_is_that_of_the_lake_in_default_args():
 
 def test_what_a_group_is_given_beats_default_args():
     with DAG("dag", schedule=None, default_args=GROUP_ARGS) as dag:
-        ducklake_maintenance(ducklake_conn_id="mine", tables=["main.mine"], dry_run=False)
+        operators.ducklake_maintenance(ducklake_conn_id="mine", tables=["main.mine"], dry_run=False)
 
     for task in dag.tasks:
         given = vars(at_run_time(task))
@@ -235,3 +238,71 @@ def test_what_a_group_is_given_beats_default_args():
 
 def test_a_sensor_is_among_them():
     assert any(issubclass(one, BaseSensorOperator) for one in all_operators())
+
+
+# --- LakeSession takes the arguments of the operators: their names and defaults ---
+
+
+METHODS = {
+    LakeSession.insert: (operators.DuckLakeSparkInsertOperator,),
+    LakeSession.delete: (operators.DuckLakeSparkDeleteOperator,),
+    LakeSession.update: (operators.DuckLakeSparkUpdateOperator,),
+    LakeSession.merge: (operators.DuckLakeSparkMergeOperator,),
+    LakeSession.sql: (operators.DuckLakeSparkSQLOperator,),
+    LakeSession.merge_adjacent_files: (
+        DuckLakeSparkCompactionOperator,
+        operators.DuckLakeSparkMergeAdjacentFilesOperator,
+    ),
+    LakeSession.rewrite_data_files: (
+        DuckLakeSparkCompactionOperator,
+        operators.DuckLakeSparkRewriteDataFilesOperator,
+    ),
+    LakeSession.flush_inlined_data: (operators.DuckLakeFlushInlinedDataOperator,),
+}
+ONLY_OPERATORS = {
+    "on_clear",  # Airflow's: a task is cleared
+    "stage_only",  # Airflow's: another task commits
+    "transform",  # a function in a module of the job; here users call theirs
+    "tables",  # goes with transform
+    "targets",  # goes with transform
+}
+ONLY_SESSION = {"commit_key"}  # an operator's key is its task's
+OTHER_DEFAULTS = {
+    (LakeSession.sql, "sql"),  # without transform it has to be given
+    (LakeSession.merge, "on"),  # follows source, which has a default; merge() refuses its absence
+}
+
+
+NOT_OF_A_SESSION = {"DuckLakeSparkStreamOperator"}  # a stream of a session's own is the user's
+
+
+def test_every_operator_that_runs_a_job_has_a_method():
+    modules = pkgutil.iter_modules(operators.__path__, f"{operators.__name__}.")
+    classes = {
+        one
+        for module in modules
+        for one in vars(importlib.import_module(module.name)).values()
+        if isinstance(one, type)
+        and issubclass(one, DuckLakeSparkOperator)
+        and one is not DuckLakeSparkOperator
+    }
+
+    assert {one.__name__ for one in classes - {*chain(*METHODS.values())}} == NOT_OF_A_SESSION
+
+
+def defaults_of(function) -> dict[str, object]:
+    given = inspect.signature(function).parameters.values()
+    return {one.name: one.default for one in given if one.kind is not one.VAR_KEYWORD and one.name != "self"}
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+def test_a_method_has_the_arguments_of_its_operator(method):
+    of_operator = {"message": defaults_of(DuckLakeSparkOperator.__init__)["message"]}
+    for operator in METHODS[method]:
+        of_operator |= defaults_of(operator.__init__)
+    of_session = defaults_of(method)
+
+    assert of_operator.keys() - of_session.keys() <= ONLY_OPERATORS
+    assert of_session.keys() - of_operator.keys() <= ONLY_SESSION
+    other = {name for name in of_session.keys() & of_operator.keys() if of_session[name] != of_operator[name]}
+    assert other == {name for one, name in OTHER_DEFAULTS if one is method}
