@@ -7,6 +7,7 @@ Target: a tenth of a second of processor time.
 
 from __future__ import annotations
 
+import pkgutil
 import statistics
 import sys
 from pathlib import Path
@@ -14,9 +15,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
-from tests.airflow.processes import run_python  # noqa: E402
-from tests.airflow.test_imports import OPERATORS  # noqa: E402
+from airflow_provider_ducklake import operators  # noqa: E402
+from tests.airflow.conftest import run_python  # noqa: E402
 
+OPERATORS = [one.name for one in pkgutil.iter_modules(operators.__path__, f"{operators.__name__}.")]
 ROUNDS = 5
 MEASURE = f"""
     import time

@@ -113,13 +113,9 @@ GROUPS = {
         "airflow/test_long_jobs.py",
         "airflow/test_long_jobs_services.py",
     ),
-    "yarn": ("airflow/test_yarn.py", "airflow/test_long_jobs_yarn.py"),
+    "yarn": ("airflow/test_yarn.py",),
     # two Sparks must not download one jar at once
-    "s3": (
-        "airflow/test_s3.py",
-        "airflow/test_s3_odd.py",
-        "airflow/test_spark_connect_s3.py",
-    ),
+    "s3": ("airflow/test_s3.py",),
 }
 _LAST = (
     "airflow/",

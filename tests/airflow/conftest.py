@@ -5,8 +5,10 @@ import gc
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 import structlog
 
+from tests.airflow.spark_submit import SparkSubmit, stand_in
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.connect_server import ConnectServer, connect_server
 from tests.reference.standalone_cluster import Cluster, standalone_cluster
@@ -132,10 +135,24 @@ def connection_fields(catalog: CatalogDatabase, **extra: Any) -> dict[str, Any]:
     }
 
 
+def run_python(code: str, timeout: float = 120) -> str:
+    """Run code in a process of its own and return what it prints last; Airflow may log before that."""
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()[-1]
+
+
 @pytest.fixture
 def task_log() -> Iterator[Callable[[], str]]:
     with structlog.testing.capture_logs() as entries:
         yield lambda: "\n".join(one["event"] % one.get("positional_args", ()) for one in entries)
+
+
+@pytest.fixture
+def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+    """A `spark-submit` without Spark."""
+    return stand_in(tmp_path / "bin", monkeypatch)
 
 
 @pytest.fixture

@@ -1,10 +1,17 @@
-"""Running DAGs in this process, as `dag.test()` and a worker do."""
+"""Running DAGs in this process, as `dag.test()` and a worker do, and what may happen around a commit.
 
-from datetime import UTC, datetime
+What is taken from Airflow's inside has the names here that the installed version has for it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import airflow
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun, get_or_create_dagrun
 from airflow.models.renderedtifields import RenderedTaskInstanceFields
@@ -17,22 +24,65 @@ from airflow.sdk.definitions.dag import _run_task
 from airflow.serialization.serialized_objects import LazyDeserializedDAG
 from airflow.utils.session import create_session
 from airflow.utils.types import DagRunTriggeredByType
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 
-from tests.airflow.any_version import DagBag, DagSerialization, SerializedDAG
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 
+try:
+    from airflow.dag_processing.dagbag import DagBag
+except ImportError:  # Airflow 3.1
+    from airflow.models.dagbag import DagBag
+try:
+    from airflow.serialization.serialized_objects import DagSerialization
+except ImportError:  # Airflow 3.1
+    from airflow.serialization.serialized_objects import SerializedDAG as DagSerialization  # type: ignore[attr-defined]
+try:
+    from airflow.serialization.definitions.dag import SerializedDAG
+except ImportError:  # Airflow 3.1
+    from airflow.serialization.serialized_objects import SerializedDAG  # type: ignore[attr-defined]
+
+# In a whole DAG run in one process, 3.1 takes the time of a sensor's first look for a string.
+CAN_RESCHEDULE_IN_PROCESS = not airflow.__version__.startswith("3.1.")
+# 3.1 takes the user out of an asset's URI, with a warning, before the provider sees it.
+DROPS_USERS = airflow.__version__.startswith("3.1.")
+
+__all__ = ["DagBag", "DagSerialization"]
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
 _BUNDLE = "testing"
+_NUMBERS = count()
 
 
 class FakeTaskInstance:
-    """What an operator asks of a task instance, for calls without a DAG run: always a first try."""
+    """What an operator asks of a task instance, for calls without a DAG run.
 
-    dag_id, run_id, map_index, try_number, max_tries = "dag", "run", -1, 1, 0
+    `generation` is the first try since the task was last cleared.
+    """
+
+    dag_id, run_id, map_index = "dag", "run", -1
     log_url = "http://localhost:8080/dags/dag"
 
-    def __init__(self, task_id: str) -> None:
-        self.task_id = task_id
+    def __init__(self, task_id: str, try_number: int = 1, generation: int = 1) -> None:
+        self.task_id, self.try_number, self.max_tries = task_id, try_number, generation - 1
         self.id = uuid4()
+
+
+def context_of(task_id: str, try_number: int = 1, generation: int = 1) -> Any:
+    """Return the context of a task's try, for calls without a DAG run."""
+    return {"ti": FakeTaskInstance(task_id, try_number, generation), "logical_date": None}
+
+
+def new_dag(dag_id: str, **arguments: Any) -> DAG:
+    return DAG(dag_id, start_date=START, schedule=None, **arguments)
+
+
+def make_task(kind: type, dag_id: str | None = None, **arguments: Any) -> Any:
+    """Make the only task of a DAG, whose two retries come at once."""
+    # Airflow keeps versions of a DAG whose tasks change
+    with new_dag(dag_id or f"dag_{next(_NUMBERS)}") as dag:
+        task = kind(retries=2, retry_delay=timedelta(0), **arguments)
+    sync_dag(dag)
+    return task
 
 
 def sync_dag(dag: DAG) -> DAG:
@@ -51,6 +101,13 @@ def parse(file: Path) -> DAG:
     assert not bag.import_errors, bag.import_errors
     (dag,) = bag.dags.values()
     return dag
+
+
+def succeeded(dag: DAG, **arguments: Any) -> DagRun:
+    """Run a DAG as a whole, to its success."""
+    run = sync_dag(dag).test(**arguments)
+    assert run.state == "success"
+    return run
 
 
 def _scheduler_dag(dag: DAG) -> SerializedDAG:
@@ -96,6 +153,13 @@ def run_next_try(run: DagRun, task: Any, map_index: int = -1) -> str:
         _run_task(ti=ti, task=task)
     with create_session() as session:
         return str(run.get_task_instance(task.task_id, session=session, map_index=map_index).state)
+
+
+def tried(task: Any, *states: str) -> DagRun:
+    """Create a run of a task's DAG and the task's first tries, which end so; return the run."""
+    run = start_run(task.dag)
+    assert [run_next_try(run, task) for _ in states] == list(states)
+    return run
 
 
 def clear(run: DagRun, task_id: str, map_index: int = -1) -> None:
@@ -154,3 +218,79 @@ def rendered_fields(run: DagRun, task_id: str) -> dict[str, Any]:
     with create_session() as session:
         ti = run.get_task_instance(task_id, session=session)
         return RenderedTaskInstanceFields.get_templated_fields(ti, session=session) or {}
+
+
+# --- what may happen to a task around its commit ---
+
+
+class WorkerDiedError(Exception):
+    """A worker that dies raises nothing; for Airflow it comes to the same."""
+
+
+def dies_once(kind: type) -> type:
+    """Return an operator whose worker dies when its first try is done."""
+
+    class DiesOnce(kind):  # type: ignore[misc]
+        def execute(self, context: Any) -> Any:
+            result = super().execute(context)
+            if context["ti"].try_number == 1:
+                raise WorkerDiedError
+            return result
+
+    return DiesOnce
+
+
+@contextmanager
+def dies_after_commit(_lake: Lake) -> Iterator[None]:
+    yield
+    raise WorkerDiedError
+
+
+@contextmanager
+def dies_before_commit(_lake: Lake) -> Iterator[None]:
+    raise WorkerDiedError
+    yield
+
+
+@contextmanager
+def loses_the_answer(lake: Lake) -> Iterator[None]:
+    """COMMIT lands and its answer is lost."""
+
+    def act(connection: Any) -> None:
+        connection.connection.driver_connection.commit()
+        raise ConnectionResetError
+
+    engine = lake.opened.catalog.dialect.engine
+    event.listen(engine, "commit", act)
+    try:
+        yield
+    finally:
+        event.remove(engine, "commit", act)
+
+
+class UnluckyCommits:
+    """Comes before an operator's class: what happens around its commits, one after the other."""
+
+    events: list[Callable[[Lake], Any]]
+
+    def run(self, lake: Lake, *arguments: Any) -> Any:
+        return super().run(UnluckyLake(lake, self.events), *arguments)  # type: ignore[misc]
+
+
+class UnluckyLake:
+    """A lake around whose commits something happens."""
+
+    def __init__(self, lake: Lake, events: list[Callable[[Lake], Any]]) -> None:
+        self._real, self._events = lake, events
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    @property
+    def committer(self) -> Any:
+        return self
+
+    def commit_change_sets(self, *arguments: Any, **named: Any) -> Any:
+        around = self._events.pop(0) if self._events else nullcontext
+        with around(self._real):
+            return self._real.committer.commit_change_sets(*arguments, **named)

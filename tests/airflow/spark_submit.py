@@ -17,6 +17,8 @@ from tests.reference.duckdb_lake import open_lake
 from tests.reference.processes import FAST_JVM
 
 ROOT = Path(__file__).parents[2]
+# SparkSubmitHook leaves its process to the garbage collector.
+LEAVES_PROCESS = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 STAND_IN = Path(__file__).with_name("stand_in_job.py")
 
 _RECORDER = """#!{python} -SE

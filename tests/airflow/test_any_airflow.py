@@ -5,7 +5,6 @@ nothing from Airflow's inside that only some versions have.
 """
 
 import asyncio
-import gc
 import sqlite3
 import threading
 import time
@@ -33,12 +32,10 @@ from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperat
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from airflow_provider_ducklake.triggers import watcher as poller
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
-from tests.airflow.any_version import CAN_RESCHEDULE_IN_PROCESS, DagBag
-from tests.airflow.conftest import SetConnection, connection_fields
-from tests.airflow.dags import reschedule_count, sync_dag, xcom
-from tests.airflow.processes import run_python
+from tests.airflow.conftest import SetConnection, connection_fields, run_python
+from tests.airflow.dags import CAN_RESCHEDULE_IN_PROCESS, DagBag, reschedule_count, sync_dag, xcom
+from tests.airflow.services import PATIENCE, events_in, heard, newest, watched
 from tests.airflow.spark_submit import ROOT, recorded
-from tests.airflow.watched import PATIENCE, events_in, heard, newest, watched
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake, opens_1_0
 
@@ -81,6 +78,7 @@ def test_all_examples_parse():
 
     assert bag.import_errors == {}
     assert len(bag.dags) == len(list(EXAMPLES.glob("*.py")))
+    assert all(dag.tags >= {"ducklake"} for dag in bag.dags.values())
 
 
 @pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
@@ -93,7 +91,6 @@ def test_the_connection_can_be_tested(catalog: CatalogDatabase, connect: Callabl
 
 
 @pytest.mark.every_catalog(sqlite="submits", mariadb="submits", duckdb="submits")
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
 def test_jobs_and_sensors_of_one_dag(
     catalog: CatalogDatabase,
@@ -114,7 +111,6 @@ def test_jobs_and_sensors_of_one_dag(
     assert [xcom(run, task)["changes"] for task in ("wait", "look")] == [["delete"], ["insert"]]
     assert (reschedule_count(run, "wait") >= 1) is CAN_RESCHEDULE_IN_PROCESS
     assert_odd_readings(catalog)
-    gc.collect()
 
 
 def readings_dag(folder: Path) -> DAG:

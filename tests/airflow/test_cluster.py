@@ -1,6 +1,5 @@
 """A lake on S3, and a standalone cluster whose machines share no disk: each verb by a Spark of its own."""
 
-import gc
 import json
 import os
 import re
@@ -19,8 +18,8 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.storage.files.filesystem import write_bytes
 from tests.airflow.conftest import SetConnection, connection_fields
 from tests.airflow.dags import parse, sync_dag, xcom
+from tests.airflow.s3_lakes import read_by_duckdb
 from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded
-from tests.airflow.test_s3 import read_by_duckdb
 from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.standalone_cluster import Cluster, command_lines, standalone_cluster
@@ -31,21 +30,12 @@ ROWS = 30_000  # more than a driver would write by itself
 DAG_FILE = """
 from datetime import UTC, datetime
 from airflow.sdk import DAG, chain
-from airflow_provider_ducklake.operators.compact import (
-    DuckLakeSparkMergeAdjacentFilesOperator,
-    DuckLakeSparkRewriteDataFilesOperator,
+from airflow_provider_ducklake.operators import (
+    DuckLakeDDLOperator, DuckLakeFlushInlinedDataOperator, DuckLakeRestoreOperator,
+    DuckLakeSparkDeleteOperator, DuckLakeSparkInsertOperator, DuckLakeSparkMergeAdjacentFilesOperator,
+    DuckLakeSparkMergeOperator, DuckLakeSparkRewriteDataFilesOperator, DuckLakeSparkSQLOperator,
+    DuckLakeSparkStreamOperator, DuckLakeSparkUpdateOperator, DuckLakeVerifyOperator, ducklake_maintenance,
 )
-from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
-from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
-from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeFlushInlinedDataOperator
-from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from airflow_provider_ducklake.operators.maintenance import ducklake_maintenance
-from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
-from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
-from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
-from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
-from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from airflow_provider_ducklake.operators.verify import DuckLakeVerifyOperator
 
 {s3}
 
@@ -191,7 +181,6 @@ class Watch(Thread):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(1500)
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.usefixtures("airflow_db")
 def test_every_verb_works_where_machines_share_a_store_alone(
     lake, postgres_catalog, endpoint, cluster, tmp_path, monkeypatch, capfd
@@ -233,7 +222,6 @@ def test_every_verb_works_where_machines_share_a_store_alone(
     assert read_by_duckdb(postgres_catalog, endpoint, parts) == [(0, 20), (1, 20), (2, 3)]
     assert xcom(run, "verify")["findings"] == 0
     check_no_secret(submit, watch, cluster, events, capfd.readouterr())
-    gc.collect()  # SparkSubmitHook leaves spark-submit's pipe
 
 
 def check_no_secret(submit, watch, cluster, events, printed) -> None:

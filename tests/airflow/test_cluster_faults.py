@@ -17,17 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake import operators
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
-from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
-from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
-from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from tests.airflow.killed_workers import execute
 from tests.airflow.spark_submit import recorded
+from tests.airflow.test_killed_workers import execute
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
 from tests.reference.standalone_cluster import Cluster
 
 RUNS = {"ci": 2, "full": 100}
@@ -115,19 +111,19 @@ def draw_verb(choose: random.Random, folder: Path, first: int) -> Verb:
                 f"(SELECT {first} + id % 3000 AS id, 1.0D AS part FROM range(0, 12000, 1, 4)) GROUP BY id"
             )
             return Verb(
-                DuckLakeSparkSQLOperator,
+                operators.DuckLakeSparkSQLOperator,
                 {"sql": query},
                 lambda rows: rows | {first + number: 4.0 for number in range(3000)},
             )
         case "delete":
             return Verb(
-                DuckLakeSparkDeleteOperator,
+                operators.DuckLakeSparkDeleteOperator,
                 {"table": "t", "where": f"id % 7 = {part}"},
                 lambda rows: {id_: n for id_, n in rows.items() if id_ % 7 != part},
             )
         case "update":
             return Verb(
-                DuckLakeSparkUpdateOperator,
+                operators.DuckLakeSparkUpdateOperator,
                 {"table": "t", "where": f"id % 7 = {part}", "set": {"n": "n + 1"}},
                 lambda rows: {id_: n + (id_ % 7 == part) for id_, n in rows.items()},
             )
@@ -136,7 +132,7 @@ def draw_verb(choose: random.Random, folder: Path, first: int) -> Verb:
             ids = range(first - 2000, first + 500)
             source.write_text("id,n\n" + "".join(f"{number},9\n" for number in ids))
             return Verb(
-                DuckLakeSparkMergeOperator,
+                operators.DuckLakeSparkMergeOperator,
                 {
                     "table": "t",
                     "on": ["id"],
@@ -146,7 +142,7 @@ def draw_verb(choose: random.Random, folder: Path, first: int) -> Verb:
                 },
                 lambda rows: rows | dict.fromkeys(ids, 9.0),
             )
-    return Verb(DuckLakeSparkMergeAdjacentFilesOperator, {"table": "t"}, dict)
+    return Verb(operators.DuckLakeSparkMergeAdjacentFilesOperator, {"table": "t"}, dict)
 
 
 @pytest.mark.cluster
@@ -186,8 +182,7 @@ def test_each_job_has_its_effect_once(
             assert dict(zip(table["id"].to_pylist(), table["n"].to_pylist(), strict=True)) == rows
             assert lake.verify() == [], (number, fault.name, verb)
             clear_work(cluster)
-    with open_lake(sqlite_catalog) as reference:
-        assert dict(reference.sql("FROM t")) == rows
+    assert dict(by_duckdb(sqlite_catalog, "FROM t")) == rows
     with capsys.disabled():
         print(  # noqa: T201 - what was drawn
             f"\nseed {seed}: {RUNS[size]} runs in {time.monotonic() - started:.0f} s: "

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.writing.write import WriteResult, append_to_existing, plan_write
 from tests.concurrency.arrow_jobs import write
+from tests.interop.lakes import alone
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,7 @@ def lakes(new_catalog) -> Iterator[list[Lake]]:
     with ExitStack() as stack:
         lakes = [stack.enter_context(Lake.create(one.sqlalchemy_url, one.data_path)) for one in catalogs]
         for lake in lakes:
-            with lake.transaction() as tx:
-                tx.create_table("t", {"i": "int64"})
+            alone(lake).create_table("t", {"i": "int64"})
         yield lakes
 
 

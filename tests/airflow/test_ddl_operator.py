@@ -2,46 +2,38 @@
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from itertools import count
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.errors import NotADuckLakeError
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
-from tests.airflow.dags import clear, delete_run, rendered_fields, run_next_try, start_run, sync_dag, xcom
+from tests.airflow.dags import (
+    clear,
+    delete_run,
+    dies_once,
+    make_task,
+    new_dag,
+    rendered_fields,
+    run_next_try,
+    start_run,
+    sync_dag,
+    tried,
+    xcom,
+)
 from tests.airflow.spark_submit import head
-from tests.airflow.unlucky import WorkerDiedError
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.usefixtures("airflow_db")
-NUMBERS = count()
-
-
-class DiesOnce(DuckLakeDDLOperator):
-    """The operator on a worker that dies when its first try is done."""
-
-    def execute(self, context: Any) -> dict[str, Any]:
-        result = super().execute(context)
-        if context["ti"].try_number == 1:
-            raise WorkerDiedError
-        return result
-
-
-def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
-    with open_lake(catalog) as lake:
-        return lake.sql(sql)
 
 
 def new_lake(catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
     """Make a lake with the table orders (id INT), at snapshot 1."""
     connect(catalog)
-    duckdb(catalog, "CREATE TABLE orders (id INT)")
+    by_duckdb(catalog, "CREATE TABLE orders (id INT)")
     return catalog
 
 
@@ -55,18 +47,8 @@ def sqlite_lake(sqlite_catalog: CatalogDatabase, connect: Callable[..., str]) ->
     return new_lake(sqlite_catalog, connect)
 
 
-def make_task(
-    sql: Any, kind: type[DuckLakeDDLOperator] = DuckLakeDDLOperator, folder: Any = None, **arguments: Any
-) -> DuckLakeDDLOperator:
-    with DAG(
-        f"ddl_{next(NUMBERS)}",  # Airflow keeps versions of a DAG whose tasks change
-        start_date=datetime(2026, 1, 1, tzinfo=UTC),
-        schedule=None,
-        template_searchpath=None if folder is None else str(folder),
-    ) as dag:
-        task = kind(task_id="change", sql=sql, retries=2, retry_delay=timedelta(0), **arguments)
-    sync_dag(dag)
-    return task
+def changing(sql: Any, kind: type = DuckLakeDDLOperator, **arguments: Any) -> Any:
+    return make_task(kind, task_id="change", sql=sql, **arguments)
 
 
 SEVERAL = """
@@ -80,17 +62,15 @@ CREATE VIEW sales.mine AS SELECT id FROM sales.orders
 
 
 def test_all_statements_land_in_one_snapshot(lake):
-    task = make_task(SEVERAL, message="{{ params.why }}", params={"why": "opening"})
-    run = start_run(task.dag)
-
-    assert run_next_try(run, task) == "success"
+    task = changing(SEVERAL, message="{{ params.why }}", params={"why": "opening"})
+    run = tried(task, "success")
 
     assert xcom(run, "change") == {"snapshot_id": 2, "statements": 5, "already_committed": False}
     assert head(lake) == 2
-    described = duckdb(lake, "SELECT column_name, column_type FROM (DESCRIBE sales.orders)")
+    described = by_duckdb(lake, "SELECT column_name, column_type FROM (DESCRIBE sales.orders)")
     assert described == [("id", "BIGINT"), ("day", "DATE"), ("order", "VARCHAR")]
-    assert duckdb(lake, "SELECT id, note FROM orders") == duckdb(lake, "FROM sales.mine") == []
-    ((author, message, extra),) = duckdb(
+    assert by_duckdb(lake, "SELECT id, note FROM orders") == by_duckdb(lake, "FROM sales.mine") == []
+    ((author, message, extra),) = by_duckdb(
         lake,
         "SELECT author, commit_message, commit_extra_info FROM ducklake_snapshots('lake')"
         " WHERE snapshot_id = 2",
@@ -103,16 +83,15 @@ def test_statements_come_from_files_too_and_are_templates(sqlite_lake, tmp_path)
     (tmp_path / "tables.sql").write_text(
         "{# for each shop #}{% for shop in params.shops %}CREATE TABLE {{ shop }} (id INT);{% endfor %}"
     )
-    task = make_task(
-        ["tables.sql", "DROP TABLE {{ params.old }}"],
-        folder=tmp_path,
-        params={"shops": ["one", "two"], "old": "orders"},
-    )
-    run = start_run(task.dag)
+    given = {"params": {"shops": ["one", "two"], "old": "orders"}}
+    with new_dag("ddl_of_files", template_searchpath=str(tmp_path)) as dag:
+        task = DuckLakeDDLOperator(
+            task_id="change", sql=["tables.sql", "DROP TABLE {{ params.old }}"], **given
+        )
+    sync_dag(dag)
+    run = tried(task, "success")
 
-    assert run_next_try(run, task) == "success"
-
-    tables = duckdb(sqlite_lake, "SELECT table_name FROM duckdb_tables() ORDER BY 1")
+    tables = by_duckdb(sqlite_lake, "SELECT table_name FROM duckdb_tables() ORDER BY 1")
     assert tables == [("one",), ("two",)]
     rendered = rendered_fields(run, "change")["sql"]
     assert rendered == ["CREATE TABLE one (id INT);CREATE TABLE two (id INT);", "DROP TABLE orders"]
@@ -138,23 +117,19 @@ def test_statements_come_from_files_too_and_are_templates(sqlite_lake, tmp_path)
     ],
 )
 def test_one_wrong_statement_of_four_leaves_nothing_and_is_not_retried(lake, third, said):
-    task = make_task(f"CREATE SCHEMA s;\nCREATE TABLE new (a INT);\n{third};\nCREATE TABLE s.t (a INT)")
-    run = start_run(task.dag)
-
-    assert run_next_try(run, task) == "failed"
+    task = changing(f"CREATE SCHEMA s;\nCREATE TABLE new (a INT);\n{third};\nCREATE TABLE s.t (a INT)")
+    run = tried(task, "failed")
 
     assert head(lake) == 1
-    assert duckdb(lake, "SELECT table_name FROM duckdb_tables()") == [("orders",)]
+    assert by_duckdb(lake, "SELECT table_name FROM duckdb_tables()") == [("orders",)]
     with pytest.raises(AirflowFailException) as raised:
         task.execute({"ti": run.get_task_instance("change"), "logical_date": None})
     assert str(raised.value).startswith(said)
 
 
 def test_a_retry_finds_the_snapshot_of_the_try_that_died(lake, task_log):
-    task = make_task("CREATE TABLE new (a INT); DROP TABLE orders", DiesOnce)
-    run = start_run(task.dag)
-
-    assert run_next_try(run, task) == "up_for_retry"
+    task = changing("CREATE TABLE new (a INT); DROP TABLE orders", dies_once(DuckLakeDDLOperator))
+    run = tried(task, "up_for_retry")
     assert head(lake) == 2
     assert run_next_try(run, task) == "success"
 
@@ -164,10 +139,8 @@ def test_a_retry_finds_the_snapshot_of_the_try_that_died(lake, task_log):
 
 
 def test_a_cleared_task_runs_again_and_so_does_one_of_a_run_made_anew(sqlite_lake):
-    task = make_task("CREATE OR REPLACE TABLE new (a INT)", DiesOnce)
-    run = start_run(task.dag)
-    assert run_next_try(run, task) == "up_for_retry"
-    assert run_next_try(run, task) == "success"
+    task = changing("CREATE OR REPLACE TABLE new (a INT)", dies_once(DuckLakeDDLOperator))
+    run = tried(task, "up_for_retry", "success")
 
     clear(run, "change")
     assert run_next_try(run, task) == "success"
@@ -182,10 +155,8 @@ def test_a_cleared_task_runs_again_and_so_does_one_of_a_run_made_anew(sqlite_lak
 
 
 def test_nothing_to_change_makes_no_snapshot(sqlite_lake):
-    task = make_task("CREATE TABLE IF NOT EXISTS orders (id INT); DROP VIEW IF EXISTS v")
-    run = start_run(task.dag)
-
-    assert run_next_try(run, task) == "success"
+    task = changing("CREATE TABLE IF NOT EXISTS orders (id INT); DROP VIEW IF EXISTS v")
+    run = tried(task, "success")
 
     assert xcom(run, "change") == {"snapshot_id": None, "statements": 2, "already_committed": False}
     assert head(sqlite_lake) == 1
@@ -201,20 +172,18 @@ def test_a_task_without_statements_fails_for_good_and_needs_no_lake(sql):
 @pytest.mark.drawn(one_in=1)
 def test_a_lake_is_created_where_there_is_none(catalog, connect, task_log):
     connect(catalog, data_path=catalog.data_path)
-    task = make_task("CREATE SCHEMA IF NOT EXISTS sales", create_lake=True)
+    task = changing("CREATE SCHEMA IF NOT EXISTS sales", create_lake=True)
 
     assert [run_next_try(start_run(task.dag), task) for _ in range(2)] == ["success", "success"]
 
-    assert duckdb(catalog, "SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'sales'") == [(1,)]
+    assert by_duckdb(catalog, "SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'sales'") == [(1,)]
     assert task_log().count("Created the lake of connection") == 1
 
 
 def test_creating_a_lake_needs_no_statement(sqlite_catalog, connect):
     connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
-    task = make_task(None, create_lake="{{ params.create }}", params={"create": "True"})
-    run = start_run(task.dag)
-
-    assert run_next_try(run, task) == "success"
+    task = changing(None, create_lake="{{ params.create }}", params={"create": "True"})
+    run = tried(task, "success")
 
     assert xcom(run, "change") == {"snapshot_id": None, "statements": 0, "already_committed": False}
     assert head(sqlite_catalog) == 0
@@ -222,10 +191,8 @@ def test_creating_a_lake_needs_no_statement(sqlite_catalog, connect):
 
 def test_without_create_lake_a_missing_one_is_named_with_what_creates_it(sqlite_catalog, connect):
     connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
-    task = make_task("CREATE SCHEMA sales")
-    run = start_run(task.dag)
-
-    assert run_next_try(run, task) == "failed"
+    task = changing("CREATE SCHEMA sales")
+    tried(task, "failed")
 
     with pytest.raises(NotADuckLakeError, match=r"no such file.*DuckLakeDDLOperator\(create_lake=True\)"):
         DuckLakeHook().lake()

@@ -18,10 +18,10 @@ from airflow_provider_ducklake.lake.storage.files import writing
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import parse, rendered_fields, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, recorded
+from tests.interop.lakes import alone
 from tests.interop.test_encrypted_lakes import COLUMNS, check_equal, check_sealed, contents_seen, keys, rows
 from tests.reference.duckdb_lake import open_lake
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 TASKS = ("load", "change", "merge", "staged", "commit", "compact")
 DAG_FILE = """
 from datetime import UTC, datetime
@@ -77,8 +77,7 @@ def forms_of(key: str) -> list[bytes]:
 def test_a_dag_run_shows_no_key(sqlite_catalog, set_connection, submit, tmp_path, capfd):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", COLUMNS)
+        alone(lake).create_table("t", COLUMNS)
     set_connection(**connection_fields(sqlite_catalog))
     set_connection("spark_default", conn_type="spark", host="local[2]")
     pq.write_table(rows(), tmp_path / "rows.parquet")
@@ -95,8 +94,8 @@ def test_a_dag_run_shows_no_key(sqlite_catalog, set_connection, submit, tmp_path
     assert run.state == "success", log
     check_sealed(sqlite_catalog)
     check_equal(sqlite_catalog)
-    with open_lake(sqlite_catalog, encrypted=True) as duckdb:
-        assert duckdb.sql("SELECT count(*), count(DISTINCT id) FROM t") == [(10_000, 5_000)]
+    with open_lake(sqlite_catalog, encrypted=True) as reference:
+        assert reference.sql("SELECT count(*), count(DISTINCT id) FROM t") == [(10_000, 5_000)]
     documents = [one for one in seen if one.startswith(b"DLS2")]
     assert len(documents) > 10, "requests, results, a staged write and records of bins"
     seen |= {file.read_bytes() for file in events.rglob("*") if file.is_file()}

@@ -1,34 +1,135 @@
-"""The examples that come with the provider parse, and the quickstart does what it says."""
+"""The examples that come with the provider parse, and do what they say.
 
+People, the scheduler, the triggerer and watchers do their part meanwhile.
+"""
+
+import asyncio
 import csv
-import gc
 import io
 import math
 import re
 import tempfile
+import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import distribution
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
 import pytest
-from airflow.dag_processing.dagbag import DagBag
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
+from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
+from airflow.models.asset import AssetEvent, AssetModel
 from airflow.models.dagrun import DagRun
-from airflow.sdk import DAG
+from airflow.models.deadline import Deadline
+from airflow.models.hitl import HITLDetail
+from airflow.sdk import DAG, Asset
+from airflow.utils.session import create_session
+from sqlalchemy import select
 
 from airflow_provider_ducklake.hooks import compat
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.conftest import SetConnection
-from tests.airflow.dags import mapped_xcoms, parse, run_once, start_run, state_of, sync_dag, xcom
-from tests.airflow.recipes import answered, consumes, miss_deadlines, of_partition, watched
+from tests.airflow.dags import mapped_xcoms, parse, run_once, start_run, state_of, succeeded, sync_dag, xcom
 from tests.airflow.spark_submit import ROOT, recorded
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
+pytestmark = pytest.mark.usefixtures("airflow_db")
 EXAMPLES = ROOT / "example_dags"
 RECIPES = ROOT / "docs" / "recipes.md"
 TABLES = ("airlines", "airports", "flights", "planes", "weather")
+
+
+@contextmanager
+def answered(option: str) -> Iterator[list[str]]:
+    """Answer the one question that a run asks meanwhile, as the UI does; yield what was shown."""
+    shown: list[str] = []
+    ended = threading.Event()
+
+    def answer() -> None:
+        while not ended.wait(0.2) and not shown:
+            with create_session() as session:
+                asked = session.scalar(select(HITLDetail).where(HITLDetail.responded_at.is_(None)))
+                if asked is None or asked.task_instance.state != "awaiting_input":
+                    continue
+                ti = asked.task_instance
+                update_hitl_detail(
+                    ti.dag_id,
+                    ti.run_id,
+                    ti.task_id,
+                    UpdateHITLDetailPayload(chosen_options=[option]),
+                    SimpleAuthManagerUser(username="auditor", role="op"),
+                    session,
+                )
+                shown.append(str(asked.body))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield shown
+    finally:
+        ended.set()
+        thread.join()
+
+
+def miss_deadlines(run: DagRun) -> list[tuple[datetime, str]]:
+    """Let a run miss its deadlines; return their times and what is called returned."""
+    with create_session() as session:
+        deadlines = list(session.scalars(select(Deadline).where(Deadline.dagrun_id == run.id)))
+        for one in deadlines:
+            one.handle_miss(session)
+        triggers = [one.callback.trigger for one in deadlines]
+        calls = [resolve_name(one.classpath)(**one.kwargs) for one in triggers]
+        times = [one.deadline_time for one in deadlines]
+    return [(time, asyncio.run(_called(call))) for time, call in zip(times, calls, strict=True)]
+
+
+async def _called(trigger: Any) -> str:
+    events = [event.payload async for event in trigger.run()]
+    assert [str(one["state"]) for one in events] == ["running", "success"], events
+    return str(events[-1]["body"])
+
+
+def next_event(dag: DAG, since: int) -> list[dict[str, Any]]:
+    """Return the next event of the watcher of a DAG's asset, as the triggerer gets it."""
+    (watcher,) = asset_of(dag).watchers
+    arguments = {**watcher.trigger.serialize()[1], "since": since, "poll_interval": 0.05}
+
+    async def first() -> list[dict[str, Any]]:
+        async for event in DuckLakeSnapshotTrigger(**arguments).run():
+            return [dict(event.payload)]
+        return []
+
+    return asyncio.run(first())
+
+
+def asset_of(dag: DAG) -> Asset:
+    """Return the one asset by which a DAG is scheduled."""
+    (asset,) = dag.timetable.asset_condition.objects
+    return asset
+
+
+def consumes(run: DagRun, dag: DAG, *extras: Mapping[str, Any]) -> None:
+    """Let events of the asset by which a DAG is scheduled be what started its run."""
+    with create_session() as session:
+        model = session.scalar(select(AssetModel).where(AssetModel.uri == asset_of(dag).uri))
+        events = [AssetEvent(asset_id=model.id, extra=dict(extra)) for extra in extras]
+        stored = session.get(DagRun, run.id)
+        stored.consumed_asset_events.extend(events)
+
+
+def of_partition(run: DagRun, key: str) -> None:
+    """Make a run that of a partition."""
+    with create_session() as session:
+        stored = session.get(DagRun, run.id)
+        stored.partition_key = key
 
 
 @pytest.fixture
@@ -50,25 +151,14 @@ def example(name: str) -> DAG:
     return parse(EXAMPLES / f"example_ducklake_{name}.py")
 
 
-def test_all_examples_parse():
-    bag = DagBag(str(EXAMPLES))
-
-    assert bag.import_errors == {}
-    assert len(bag.dags) == len(list(EXAMPLES.glob("*.py")))
-    assert all(dag.tags >= {"ducklake"} for dag in bag.dags.values())
-
-
 @pytest.mark.submits  # what `make demo` does
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
-@pytest.mark.usefixtures("airflow_db")
 def test_the_quickstart_makes_the_lake_that_its_data_say(
     lake_of_examples: CatalogDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    run = sync_dag(example("quickstart")).test()
+    run = succeeded(example("quickstart"))
 
-    assert run.state == "success"
     with open_lake(lake_of_examples) as lake:
         for table in TABLES:
             assert summary_of_lake(lake, table) == summary_of_csv(lake, table)
@@ -82,28 +172,20 @@ def test_the_quickstart_makes_the_lake_that_its_data_say(
     assert months[0][0] == 12
     assert xcom(run, "count_delays") == late
     assert xcom(run, "flights_changed")["changes"] == ["insert"]
-    gc.collect()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
-@pytest.mark.usefixtures("airflow_db")
 def test_daily_counts_are_kept_up_to_date(lake_of_examples: CatalogDatabase, on_server):
     dag = sync_dag(on_server(example("daily_counts")))
 
     assert dag.test().state == "success"
-    with open_lake(lake_of_examples) as lake:
-        lake.sql("UPDATE trips SET passengers = 9 WHERE passengers = 4")
+    by_duckdb(lake_of_examples, "UPDATE trips SET passengers = 9 WHERE passengers = 4")
     run = dag.test()
 
     assert run.state == "success"
-    with open_lake(lake_of_examples) as lake:
-        assert lake.sql("SELECT trips, passengers FROM daily") == [(6, 19)]
+    assert by_duckdb(lake_of_examples, "SELECT trips, passengers FROM daily") == [(6, 19)]
     assert xcom(run, "count")["rows_added"] == 1
-    gc.collect()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
-@pytest.mark.usefixtures("airflow_db")
 def test_days_are_loaded_once_however_often_a_backfill_runs(lake_of_examples: CatalogDatabase, on_server):
     dag = sync_dag(on_server(example("backfill")))
 
@@ -118,58 +200,43 @@ def test_days_are_loaded_once_however_often_a_backfill_runs(lake_of_examples: Ca
     with open_lake(lake_of_examples) as lake:
         kept = (date(2026, 1, 1), 0, -1)
         assert lake.sql("FROM meter_readings ORDER BY day, meter") == [kept, *rows[1:]]
-    gc.collect()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
-@pytest.mark.usefixtures("airflow_db")
 def test_small_files_are_merged(lake_of_examples: CatalogDatabase, on_server):
-    run = sync_dag(on_server(example("compaction"))).test()
+    run = succeeded(on_server(example("compaction")))
 
-    assert run.state == "success"
     assert (xcom(run, "merge_readings")["files_removed"], xcom(run, "merge_readings")["files_added"]) == (
         3,
         1,
     )
-    with open_lake(lake_of_examples) as lake:
-        assert lake.sql("SELECT count(*), sum(sensor) FROM readings") == [(3000, 1498500)]
-    gc.collect()
+    assert by_duckdb(lake_of_examples, "SELECT count(*), sum(sensor) FROM readings") == [(3000, 1498500)]
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
-@pytest.mark.usefixtures("airflow_db")
 def test_files_are_streamed(lake_of_examples: CatalogDatabase):
-    run = sync_dag(example("stream")).test()
+    run = succeeded(example("stream"))
 
-    assert run.state == "success"
     assert (xcom(run, "stream")["table"], xcom(run, "stream")["batches"]) == ("main.clicks", 2)
-    with open_lake(lake_of_examples) as lake:
-        assert lake.sql("SELECT page FROM clicks ORDER BY clicked, page") == [("home",), ("prices",)]
-    gc.collect()
+    assert by_duckdb(lake_of_examples, "SELECT page FROM clicks ORDER BY clicked, page") == [
+        ("home",),
+        ("prices",),
+    ]
 
 
-@pytest.mark.usefixtures("airflow_db")
 def test_retention_says_what_it_would_do(lake_of_examples: CatalogDatabase):
-    with open_lake(lake_of_examples, data_inlining_row_limit=0) as lake:
-        lake.sql("CREATE TABLE t AS FROM range(3)")
+    by_duckdb(lake_of_examples, "CREATE TABLE t AS FROM range(3)", data_inlining_row_limit=0)
 
-    run = sync_dag(example("retention")).test(run_conf={"dry_run": True})
+    run = succeeded(example("retention"), run_conf={"dry_run": True})
 
-    assert run.state == "success"
     assert xcom(run, "expire")["snapshot_ids"] == []
     assert [xcom(run, task)["dry_run"] for task in ("expire", "clean_up", "orphans")] == [True, True, True]
-    gc.collect()
 
 
-@pytest.mark.usefixtures("airflow_db")
 def test_a_quarter_is_audited_against_the_tag_of_the_last(lake_of_examples: CatalogDatabase):
-    with open_lake(lake_of_examples) as lake:
-        lake.sql("CREATE TABLE ledger AS FROM range(30) r(i)")
+    by_duckdb(lake_of_examples, "CREATE TABLE ledger AS FROM range(30) r(i)")
     dag = sync_dag(example("tags"))
 
     first = dag.test()
-    with open_lake(lake_of_examples) as lake:
-        lake.sql("DELETE FROM ledger WHERE i < 4")
+    by_duckdb(lake_of_examples, "DELETE FROM ledger WHERE i < 4")
     second = dag.test(logical_date=datetime(2026, 4, 1, tzinfo=UTC))
 
     assert (first.state, second.state) == ("success", "success")
@@ -177,13 +244,10 @@ def test_a_quarter_is_audited_against_the_tag_of_the_last(lake_of_examples: Cata
     assert xcom(second, "audit") == {"closed": 30, "removed": 4}
     with Lake.connect(lake_of_examples.sqlalchemy_url) as opened:
         assert [one.name for one in opened.tags()] == [f"close-{run.run_id}" for run in (first, second)]
-    gc.collect()
 
 
-@pytest.mark.usefixtures("airflow_db")
 def test_a_snapshot_is_frozen_into_a_file(lake_of_examples: CatalogDatabase, tmp_path: Path):
-    with open_lake(lake_of_examples) as lake:
-        lake.sql("CREATE TABLE t AS FROM range(30) r(i)")
+    by_duckdb(lake_of_examples, "CREATE TABLE t AS FROM range(30) r(i)")
 
     dag = sync_dag(example("frozen"))
     run = dag.test(run_conf={"folder": str(tmp_path / "frozen")})
@@ -191,25 +255,20 @@ def test_a_snapshot_is_frozen_into_a_file(lake_of_examples: CatalogDatabase, tmp
     assert run.state == "success"
     done = xcom(run, "export")
     assert (done["tables"], done["files_copied"]) == (1, 1)
-    with open_lake(f"ducklake:{done['path']}", read_only=True) as frozen:
-        assert frozen.sql("SELECT count(*), sum(i) FROM t") == [(30, 435)]
+    with open_lake(f"ducklake:{done['path']}", read_only=True) as reference:
+        assert reference.sql("SELECT count(*), sum(i) FROM t") == [(30, 435)]
     with Lake.connect(lake_of_examples.sqlalchemy_url) as opened:
         assert opened.tags() == []
-    gc.collect()
 
 
-@pytest.mark.usefixtures("airflow_db", "lake_of_examples")
+@pytest.mark.usefixtures("lake_of_examples")
 def test_a_lake_is_looked_at():
-    run = sync_dag(example("verify")).test()
+    run = succeeded(example("verify"))
 
-    assert run.state == "success"
     assert xcom(run, "health")["tables"][0]["inlined_row_count"] == 2
     assert xcom(run, "verify") == {"findings": 0, "ignored": {}, "sample": 1.0}
-    gc.collect()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
-@pytest.mark.usefixtures("airflow_db")
 def test_a_missed_deadline_says_since_when_the_table_is_unchanged(
     lake_of_examples: CatalogDatabase, on_server
 ):
@@ -232,11 +291,8 @@ def test_a_missed_deadline_says_since_when_the_table_is_unchanged(
     assert said.startswith(f"fresh_sales is fresh: changed last by snapshot {loaded} of ")
     assert said_then.startswith(f"fresh_sales is not fresh: unchanged since snapshot {loaded} of ")
     assert f"The run {missing.run_id}, due by " in said_then
-    gc.collect()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
-@pytest.mark.usefixtures("airflow_db")
 def test_what_a_person_approves_is_committed_and_what_is_rejected_leaves_nothing(
     lake_of_examples: CatalogDatabase,
     on_server,
@@ -265,11 +321,8 @@ def test_what_a_person_approves_is_committed_and_what_is_rejected_leaves_nothing
         referenced = lake.sql("SELECT data_file FROM ducklake_list_files('lake', 'audited_sales')")
     files = [str(path) for path in Path(lake_of_examples.data_path).rglob("*") if path.is_file()]
     assert files == [path for (path,) in referenced]
-    gc.collect()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
-@pytest.mark.usefixtures("airflow_db")
 def test_nights_merge_as_many_files_as_their_budget_has_the_neediest_table_first(
     lake_of_examples: CatalogDatabase,
     on_server,
@@ -296,21 +349,19 @@ def test_nights_merge_as_many_files_as_their_budget_has_the_neediest_table_first
         )
         assert counts == {"a": 1, "b": 1, "c": 2}
         assert lake.sql("SELECT (SELECT sum(id) FROM a), (SELECT sum(id) FROM b)") == [(3, 10)]
-    gc.collect()
 
 
-@pytest.mark.usefixtures("airflow_db")
 def test_a_watched_change_is_read_from_its_range(lake_of_examples: CatalogDatabase):
     dag = sync_dag(example("on_change"))
-    with open_lake(lake_of_examples) as lake:
-        lake.sql("CREATE TABLE watched_orders (id BIGINT)")
-        lake.sql("INSERT INTO watched_orders VALUES (1), (2)")
+    with open_lake(lake_of_examples) as reference:
+        reference.sql("CREATE TABLE watched_orders (id BIGINT)")
+        reference.sql("INSERT INTO watched_orders VALUES (1), (2)")
     with Lake.connect(lake_of_examples.sqlalchemy_url) as lake:
         before = lake.current_snapshot().id
-    with open_lake(lake_of_examples) as lake:
-        lake.sql("INSERT INTO watched_orders VALUES (3), (4), (5)")
-        lake.sql("DELETE FROM watched_orders WHERE id = 1")
-    (event,) = watched(dag, since=before)
+    with open_lake(lake_of_examples) as reference:
+        reference.sql("INSERT INTO watched_orders VALUES (3), (4), (5)")
+        reference.sql("DELETE FROM watched_orders WHERE id = 1")
+    (event,) = next_event(dag, since=before)
 
     run = start_run(dag)
     consumes(run, dag, {"payload": event}, {"payload": {**event, "is_complete": False}})
@@ -322,8 +373,6 @@ def test_a_watched_change_is_read_from_its_range(lake_of_examples: CatalogDataba
     ]
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
-@pytest.mark.usefixtures("airflow_db")
 def test_only_the_month_that_changed_is_recomputed(lake_of_examples: CatalogDatabase, on_server):
     dag = sync_dag(on_server(example("changed_partitions")))
     ddl = re.search(r"^```sql\n(.*?)^```", RECIPES.read_text(), re.DOTALL | re.MULTILINE)
@@ -338,15 +387,13 @@ def test_only_the_month_that_changed_is_recomputed(lake_of_examples: CatalogData
 
     assert run_once(run, dag.get_task("months_touched")) == "success"
     assert run_once(run, dag.get_task("recompute")) == "success"
-    with open_lake(lake_of_examples) as lake:
-        assert lake.sql("FROM monthly_sales ORDER BY month") == [
-            (date(2026, 10, 1), -1),
-            (date(2026, 11, 1), 5),
-        ]
-    gc.collect()
+    assert by_duckdb(lake_of_examples, "FROM monthly_sales ORDER BY month") == [
+        (date(2026, 10, 1), -1),
+        (date(2026, 11, 1), 5),
+    ]
 
 
-@pytest.mark.usefixtures("airflow_db", "lake_of_examples")
+@pytest.mark.usefixtures("lake_of_examples")
 def test_without_events_of_partitions_the_event_of_the_table_says_the_months(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(compat, "PARTITION_EVENTS", False)  # as before Airflow 3.3
     dag = sync_dag(example("changed_partitions"))

@@ -12,10 +12,10 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.lake.errors import SourceNotFoundError, SparkJobError
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from tests.airflow.dags import FakeTaskInstance
-from tests.airflow.spark_submit import SparkSubmit, files_below, recorded
+from tests.airflow.dags import context_of
+from tests.airflow.spark_submit import LEAVES_PROCESS, SparkSubmit, files_below, recorded
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
 
 RECORDS = Path(__file__).parents[1] / "spark" / "failed_logs"
 REPLAY = """
@@ -27,11 +27,7 @@ os.kill(os.getpid(), -code) if code < 0 else sys.exit(code)
 """
 
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
-    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
-    pytest.mark.usefixtures("collected"),
-]
+pytestmark = [LEAVES_PROCESS, pytest.mark.usefixtures("collected")]
 
 
 @pytest.fixture
@@ -40,15 +36,14 @@ def lake(
 ) -> CatalogDatabase:
     connect(sqlite_catalog)
     set_connection("spark_default", conn_type="spark", host="local[1]")
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
-        reference.sql("CREATE TABLE orders (id INT)")
+    by_duckdb(sqlite_catalog, "CREATE TABLE orders (id INT)", data_inlining_row_limit=0)
     return sqlite_catalog
 
 
 def insert(**arguments: Any) -> dict[str, Any]:
     arguments = {"sql": "SELECT 1 AS id"} | arguments
     operator = DuckLakeSparkInsertOperator(task_id="insert", table="main.orders", **arguments)
-    return operator.execute({"ti": FakeTaskInstance("insert"), "logical_date": None})
+    return operator.execute(context_of("insert"))
 
 
 @pytest.mark.parametrize(
@@ -123,32 +118,6 @@ def test_without_java_the_task_says_so(lake, tmp_path, monkeypatch):
     assert files_below(lake) == []
 
 
-@pytest.mark.usefixtures("lake")
-def test_a_java_home_without_a_java_is_told(tmp_path, monkeypatch):
-    recorded(tmp_path / "bin", monkeypatch)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-
-    with pytest.raises(
-        SparkJobError, match=r"^Spark found no Java where the task runs.*bin/java: No such file"
-    ):
-        insert()
-
-
-@pytest.mark.usefixtures("lake")
-def test_cluster_mode_is_refused_before_the_submit_where_the_master_has_none(
-    tmp_path, monkeypatch, set_connection
-):
-    submit = recorded(tmp_path / "bin", monkeypatch)
-    set_connection("spark_default", conn_type="spark", host="local[2]")
-
-    with pytest.raises(
-        AirflowFailException, match=r"Python jobs in client mode only. Set deploy_mode='client'"
-    ):
-        insert(deploy_mode="cluster")
-
-    assert submit.calls == []
-
-
 @pytest.mark.parametrize("path", ["in.csv", "folder/", "file.parquet"])
 def test_a_source_that_is_not_there_yet_is_found_before_spark_starts_and_retried(
     lake, tmp_path, monkeypatch, path
@@ -174,6 +143,6 @@ def test_a_source_that_renders_to_nothing_has_a_sentence_of_its_own(tmp_path, mo
     with pytest.raises(
         AirflowFailException, match=r"^InvalidInputError: source is .*template rendered no value"
     ):
-        operator.execute({"ti": FakeTaskInstance("insert"), "logical_date": None})
+        operator.execute(context_of("insert"))
 
     assert submit.calls == []

@@ -4,12 +4,11 @@ import re
 import sqlite3
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from uuid import uuid4
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,23 +16,20 @@ import structlog
 from airflow.models.connection import Connection as CoreConnection
 from sqlalchemy import NullPool, create_engine, inspect
 
+from airflow_provider_ducklake import operators
+from airflow_provider_ducklake.hooks.compat import hook_lineage_collector
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.lineage import HookLineage
 from airflow_provider_ducklake.hooks.task import is_incurable
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.operators.cleanup import (
-    DuckLakeCleanupOldFilesOperator,
-    DuckLakeDeleteOrphanedFilesOperator,
-)
-from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
-from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
-from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
-from airflow_provider_ducklake.operators.migrate import DuckLakeMigrateOperator
-from airflow_provider_ducklake.operators.verify import DuckLakeVerifyOperator
+from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from tests.airflow.conftest import connection_fields
+from tests.airflow.dags import context_of
 from tests.interop.job_columns import another_user
 from tests.interop.job_columns import run as run_sql
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -42,8 +38,8 @@ SECRET = "tr0ub4dor/3 &x"
 
 @pytest.fixture
 def lake_of_duckdb(catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
-    with open_lake(catalog, data_inlining_row_limit=0) as lake:
-        lake.sql("CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1), (2)")
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1), (2)")
     connect(catalog)
     return catalog
 
@@ -108,8 +104,7 @@ def test_a_lake_is_created_only_where_that_is_asked_for(catalog, connect):
         first = created.current_snapshot()
     with closing(DuckLakeHook().get_or_create_lake()) as found:
         assert found.current_snapshot() == first
-    with open_lake(catalog) as lake:
-        assert lake.sql("SELECT count(*) FROM ducklake_snapshots('lake')") == [(1,)]
+    assert by_duckdb(catalog, "SELECT count(*) FROM ducklake_snapshots('lake')") == [(1,)]
 
 
 def test_a_connection_may_create_its_lake_at_first_use(sqlite_catalog, connect):
@@ -123,8 +118,7 @@ def test_a_connection_may_create_its_lake_at_first_use(sqlite_catalog, connect):
         with DuckLakeHook() as hook:
             assert hook.lake().current_snapshot().id == 0
 
-    with open_lake(sqlite_catalog) as lake:
-        assert lake.sql("SELECT count(*) FROM ducklake_snapshots('lake')") == [(1,)]
+    assert by_duckdb(sqlite_catalog, "SELECT count(*) FROM ducklake_snapshots('lake')") == [(1,)]
 
 
 def test_a_new_lake_needs_a_place_for_its_files(sqlite_catalog, connect):
@@ -168,8 +162,7 @@ def test_airflows_own_test_of_an_unsaved_connection_goes_through(lake_of_duckdb,
 
 
 def test_the_test_button_says_that_the_data_path_is_not_writable(sqlite_catalog, connect):
-    with open_lake(sqlite_catalog) as lake:
-        lake.sql("CREATE TABLE orders (id INT)")
+    by_duckdb(sqlite_catalog, "CREATE TABLE orders (id INT)")
     connect(sqlite_catalog)
     data = Path(sqlite_catalog.data_path)
     data.rmdir()
@@ -228,8 +221,7 @@ def test_the_test_button_says_that_a_new_lake_needs_a_data_path(catalog, connect
 @pytest.mark.parametrize("is_there", [True, False])
 def test_the_test_button_says_that_the_user_may_not_create_tables(postgres_catalog, connect, is_there):
     if is_there:
-        with open_lake(postgres_catalog) as lake:
-            lake.sql("CREATE TABLE orders (id INT)")
+        by_duckdb(postgres_catalog, "CREATE TABLE orders (id INT)")
     with another_user(postgres_catalog, on_schema="USAGE") as theirs:
         connect(theirs, data_path=theirs.data_path)
 
@@ -349,39 +341,30 @@ def test_the_first_line_of_a_log_names_the_lake(catalog):
 @pytest.mark.parametrize(
     "task",
     [
-        DuckLakeTableHealthOperator(task_id="task"),
-        DuckLakeVerifyOperator(task_id="task"),
-        DuckLakeCleanupOldFilesOperator(task_id="task", dry_run=True),
-        DuckLakeDeleteOrphanedFilesOperator(task_id="task", dry_run=True),
-        DuckLakeExpireSnapshotsOperator(task_id="task", older_than="9 days", dry_run=True),
-        DuckLakeMigrateOperator(task_id="task", dry_run=True),
-        DuckLakeDDLOperator(task_id="task", sql="CREATE TABLE IF NOT EXISTS orders (id INT)"),
+        operators.DuckLakeTableHealthOperator(task_id="task"),
+        operators.DuckLakeVerifyOperator(task_id="task"),
+        operators.DuckLakeCleanupOldFilesOperator(task_id="task", dry_run=True),
+        operators.DuckLakeDeleteOrphanedFilesOperator(task_id="task", dry_run=True),
+        operators.DuckLakeExpireSnapshotsOperator(task_id="task", older_than="9 days", dry_run=True),
+        operators.DuckLakeMigrateOperator(task_id="task", dry_run=True),
+        operators.DuckLakeDDLOperator(task_id="task", sql="CREATE TABLE IF NOT EXISTS orders (id INT)"),
         DuckLakeSnapshotSensor(task_id="task", table="main.orders", since=0),
     ],
     ids=lambda task: type(task).__name__,
 )
 def test_the_first_line_of_each_task_names_the_lake(sqlite_catalog, connect, task):
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
-        lake.sql("CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1), (2)")
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1), (2)")
     connect(sqlite_catalog)
 
     with structlog.testing.capture_logs() as entries:
         act = task.poke if isinstance(task, DuckLakeSnapshotSensor) else task.execute
-        act({"ti": SimpleNamespace(**TASK_INSTANCE, id=uuid4()), "dag_run": None, "logical_date": None})
+        act(context_of("task") | {"dag_run": None})
 
     ours = [one for one in entries if "outside of the Task Runner" not in one["event"]]
     assert f"files in {sqlite_catalog.data_path}" in ours[0]["event"] % ours[0].get("positional_args", ())
 
 
-TASK_INSTANCE = {
-    "dag_id": "dag",
-    "task_id": "task",
-    "run_id": "run",
-    "map_index": -1,
-    "try_number": 1,
-    "max_tries": 0,
-    "log_url": "http://localhost",
-}
 HOSTILE_DATA_PATHS = [
     "/elsewhere/",
     "/elsewhere",
@@ -395,8 +378,8 @@ HOSTILE_DATA_PATHS = [
 
 
 def test_a_data_path_that_is_a_uri_is_pinned_by_its_path_or_as_it_is(sqlite_catalog, connect):
-    with open_lake(replace(sqlite_catalog, data_path=f"file://{sqlite_catalog.data_path}")) as lake:
-        lake.sql("CREATE TABLE orders (id INT)")
+    with open_lake(replace(sqlite_catalog, data_path=f"file://{sqlite_catalog.data_path}")) as reference:
+        reference.sql("CREATE TABLE orders (id INT)")
     for spelled in (sqlite_catalog.data_path, f"file://{sqlite_catalog.data_path}"):
         connect(sqlite_catalog, data_path=spelled)
         assert DuckLakeHook().lake().data_path == f"file://{sqlite_catalog.data_path}"
@@ -404,8 +387,7 @@ def test_a_data_path_that_is_a_uri_is_pinned_by_its_path_or_as_it_is(sqlite_cata
 
 @pytest.mark.parametrize("value", HOSTILE_DATA_PATHS)
 def test_a_connection_that_has_a_data_path_pins_it(sqlite_catalog, connect, value):
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
-        lake.sql("CREATE TABLE orders (id INT)")
+    by_duckdb(sqlite_catalog, "CREATE TABLE orders (id INT)", data_inlining_row_limit=0)
     with closing(sqlite3.connect(sqlite_catalog.location)) as database, database:
         database.execute(
             "UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'",
@@ -415,3 +397,132 @@ def test_a_connection_that_has_a_data_path_pins_it(sqlite_catalog, connect, valu
 
     with pytest.raises(errors.InvalidOptionError, match="is not the data path of this lake"):
         DuckLakeHook().lake()
+
+
+# --- what hooks report to Airflow's collector ---
+
+
+try:
+    from airflow.sdk import lineage as airflow_lineage
+except ImportError:  # Airflow 3.1
+    from airflow.lineage import hook_of_orders as airflow_lineage  # type: ignore[attr-defined,no-redef]
+
+ROWS = pa.table({"i": pa.array([1, 2], pa.int64())})
+Use = Callable[[Any], Any]
+
+
+class CountingCollector(airflow_lineage.HookLineageCollector):
+    """Airflow's own, which notes how often it is called."""
+
+    calls = 0
+
+    def create_asset(self, **named: Any) -> Any:
+        self.calls += 1
+        return super().create_asset(**named)
+
+
+class FailingCollector(airflow_lineage.HookLineageCollector):
+    """One of somebody who made a mistake."""
+
+    def add_input_asset(self, *_: Any, **__: Any) -> None:
+        raise RuntimeError("no inputs today")
+
+    def add_output_asset(self, *_: Any, **__: Any) -> None:
+        raise RuntimeError("no outputs today")
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+    """Have Airflow return another collector, as a reader of lineage makes it."""
+
+    def use(collector: Any) -> Any:
+        monkeypatch.setattr(airflow_lineage, "get_hook_lineage_collector", lambda: collector)
+        return collector
+
+    return use
+
+
+@pytest.fixture
+def hook_of_orders(connect, sqlite_catalog: CatalogDatabase) -> Iterator[DuckLakeHook]:
+    """A hook of a lake with the table sales.Orders."""
+    conn_id = connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    with (
+        DuckLakeHook(conn_id, hook_lineage=False) as one,
+        one.get_or_create_lake().transaction() as tx,
+    ):
+        tx.create_schema("sales")
+        tx.create_table("sales.Orders", {"i": "int64"})
+    with DuckLakeHook(conn_id) as one:
+        yield one
+
+
+def test_each_table_is_told_once_in_each_direction(hook_of_orders, use):
+    collector = use(CountingCollector())
+
+    for _ in range(3):
+        hook_of_orders.append_arrow("sales.orders", ROWS)
+        assert hook_of_orders.read_arrow("SALES.orders").num_rows == hook_of_orders.row_count("sales.orders")
+
+    found = collector.collected_assets
+    assert collector.calls == 2
+    for side in (found.inputs, found.outputs):
+        (one,) = side
+        assert one.asset.uri == "ducklake://ducklake_default/sales/orders"
+        assert one.asset.extra == {"ducklake_table": "sales.Orders"}
+        assert isinstance(one.context, DuckLakeHook)
+        assert one.context is not hook_of_orders  # which would keep its lake open
+
+
+def test_what_a_hook_created_is_told(connect, sqlite_catalog, use):
+    collector = use(CountingCollector())
+
+    conn_id = connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    with DuckLakeHook(conn_id) as hook_of_orders, hook_of_orders.get_or_create_lake().transaction() as tx:
+        tx.create_table("new", {"i": "int64"})
+
+    assert [one.asset.uri for one in collector.collected_assets.outputs] == [
+        "ducklake://ducklake_default/main/new"
+    ]
+
+
+def test_a_failing_collector_fails_no_task(hook_of_orders, use):
+    use(FailingCollector())
+
+    hook_of_orders.append_arrow("sales.orders", ROWS)
+
+    assert hook_of_orders.read_arrow("sales.orders").num_rows == 2
+
+
+def test_a_collector_that_cannot_be_had_fails_no_task(hook_of_orders, monkeypatch):
+    monkeypatch.setattr(airflow_lineage, "get_hook_lineage_collector", lambda: 1 / 0)
+
+    hook_of_orders.append_arrow("sales.orders", ROWS)
+
+    assert hook_of_orders.read_arrow("sales.orders").num_rows == 2
+
+
+def test_a_hook_of_an_operator_tells_nothing(hook_of_orders, use):
+    collector = use(CountingCollector())
+
+    with DuckLakeHook(hook_of_orders.ducklake_conn_id, hook_lineage=False) as silent:
+        silent.append_arrow("sales.orders", ROWS)
+        silent.read_arrow("sales.orders")
+
+    assert collector.calls == 0
+
+
+def test_no_more_than_a_hundred_tables_are_told(use):
+    collector = use(CountingCollector())
+    lineage = HookLineage(DuckLakeHook("many"))
+
+    for number in range(150):
+        lineage.has_read(QualifiedName.of(f"t{number}"))
+    lineage.has_written([QualifiedName.of(f"t{number}") for number in range(150)])
+
+    assert collector.calls == 200
+
+
+def test_nothing_is_made_where_nobody_reads_it(use):
+    use(airflow_lineage.NoOpCollector())
+
+    assert hook_lineage_collector() is None

@@ -48,6 +48,7 @@ from airflow_provider_ducklake.lake.writes.job_life import DetachedSubmitter, Jo
 from airflow_provider_ducklake.lake.writes.run import run
 from airflow_provider_ducklake.lake.writes.verb import Attempt, Commit, Results
 from tests.concurrency.arrow_jobs import ArrowSubmitter, done
+from tests.interop.lakes import alone
 from tests.interop.odd import Original, Outcomes, Verb
 from tests.interop.staging import rows_of, stage
 from tests.reference.catalogs import file_catalog
@@ -553,8 +554,7 @@ def test_each_verb_answers_without_any_damage(scene):
 
 def test_a_committed_job_whose_row_says_that_it_waits_keeps_its_files(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int64"})
+        alone(lake).create_table("t", {"id": "int64"})
         write = stage(lake, "t", rows_of(1, 2))
         uri = job_io.stage_uri(write.directory)
         staged.commit_staged(lake, uri, Commit(INFO, lake.writes.keyed_commit(KEY)))

@@ -1,6 +1,5 @@
 """Inserts by real Spark jobs in one DAG run, read back by DuckDB."""
 
-import gc
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from airflow_provider_ducklake.lake.catalog.drafting import overwrite
 from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import parse, state_of, sync_dag, xcom
 from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -166,7 +166,6 @@ def lake(
     return sqlite_catalog
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
 def test_sources_of_each_kind_land_as_one_snapshot_each(lake, submit, tmp_path, capfd):
     run = sync_dag(parse(tmp_path / "dag.py")).test()
@@ -180,7 +179,6 @@ def test_sources_of_each_kind_land_as_one_snapshot_each(lake, submit, tmp_path, 
     check_failures(run, log)
     check_what_is_left(lake)
     check_log(log)
-    gc.collect()
 
 
 def run_tasks(run: DagRun) -> list[str]:
@@ -209,11 +207,11 @@ def check_rows(catalog: CatalogDatabase) -> None:
 
 
 def check_snapshots(catalog: CatalogDatabase, run: DagRun) -> None:
-    with open_lake(catalog) as reference:
-        rows = reference.sql(
-            "SELECT commit_message, snapshot_id, changes FROM ducklake_snapshots('lake') "
-            "WHERE commit_message IS NOT NULL ORDER BY snapshot_id"
-        )
+    rows = by_duckdb(
+        catalog,
+        "SELECT commit_message, snapshot_id, changes FROM ducklake_snapshots('lake') "
+        "WHERE commit_message IS NOT NULL ORDER BY snapshot_id",
+    )
     created = {
         message.removeprefix("real_inserts.") for message, _, changes in rows if "tables_created" in changes
     }

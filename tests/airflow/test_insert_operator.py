@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,30 +33,24 @@ from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from tests.airflow.conftest import connection_fields
-from tests.airflow.dags import mapped_xcoms, parse, rendered_fields, sync_dag, xcom
-from tests.airflow.spark_submit import SparkSubmit, duckdb, files_below, stand_in
-from tests.airflow.unlucky import UnluckyCommits
+from tests.airflow.dags import (
+    UnluckyCommits,
+    context_of,
+    mapped_xcoms,
+    parse,
+    rendered_fields,
+    succeeded,
+    xcom,
+)
+from tests.airflow.spark_submit import LEAVES_PROCESS, duckdb, files_below, stand_in
+from tests.interop.lakes import alone
 from tests.reference.catalogs import CatalogDatabase
 
 CATALOG_PASSWORD, STORAGE_SECRET, JDBC_PASSWORD = "catalog-pa55", "storage-s3cret", "jdbc-pa55"
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", "b", None]})
 
 
-class FakeTaskInstance:
-    """What the operator asks of a task instance, for calls without a DAG run: always a first try."""
-
-    dag_id, run_id, task_id, map_index, try_number, max_tries = "dag", "run", "insert", -1, 1, 0
-    log_url = "http://localhost:8080/dags/dag"
-    id = property(lambda _: uuid4())
-
-
-# SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
-    pytest.mark.usefixtures("submit", "spark_conn", "collected"),
-]
-CONTEXT = {"ti": FakeTaskInstance(), "logical_date": None}
+pytestmark = [LEAVES_PROCESS, pytest.mark.usefixtures("submit", "spark_conn", "collected")]
 
 
 def snapshot_count(catalog: CatalogDatabase) -> int:
@@ -71,11 +64,6 @@ from tests.reference.duckdb_lake import open_lake
 with open_lake({catalog.attach_string!r}, {catalog.data_path!r}, data_inlining_row_limit=0) as lake:
     lake.sql({sql!r})
 """
-
-
-@pytest.fixture
-def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
-    return stand_in(tmp_path / "bin", monkeypatch)
 
 
 @dataclass(frozen=True)
@@ -125,7 +113,9 @@ def no_rows(tmp_path: Path) -> str:
 
 
 def insert(table: str = "main.orders", **arguments: Any) -> dict[str, Any]:
-    result = DuckLakeSparkInsertOperator(task_id="insert", table=table, **arguments).execute(CONTEXT)
+    result = DuckLakeSparkInsertOperator(task_id="insert", table=table, **arguments).execute(
+        context_of("insert")
+    )
     assert json.loads(json.dumps(result)) == result
     return result
 
@@ -414,25 +404,6 @@ def test_an_error_that_no_retry_cures_fails_the_task_for_good(lake, rows, submit
     assert files_below(lake) == []
 
 
-def test_a_missing_spark_submit_is_named(lake, rows, monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    with pytest.raises(errors.SparkJobError, match=r"spark-submit was not found.*Install pyspark"):
-        insert(source=rows)
-
-    assert files_below(lake) == []
-
-
-@pytest.mark.usefixtures("lake")
-def test_a_missing_spark_connection_never_means_yarn(rows, submit, monkeypatch):
-    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
-
-    with pytest.raises(AirflowFailException, match="Spark connection 'spark_default' does not exist"):
-        insert(source=rows)
-
-    assert submit.calls == []
-
-
 def test_a_job_that_is_timed_out_is_stopped_before_its_files_are_removed(lake, rows, tmp_path, monkeypatch):
     """Else it would go on to write into the folder that was just removed."""
     stand_in(tmp_path / "bin", monkeypatch, is_warm=False).meanwhile(
@@ -494,7 +465,7 @@ def test_files_stay_when_the_commit_may_have_landed(lake, rows, error):
     operator.events.append(then)
 
     with pytest.raises(type(error)):
-        operator.execute(CONTEXT)
+        operator.execute(context_of("insert"))
 
     assert duckdb(lake, "SELECT sum(id) FROM orders") == [(6,)]  # a count alone would not open the files
 
@@ -518,9 +489,6 @@ def test_a_clean_up_that_fails_after_the_commit_does_not_fail_the_task(rows, sub
     "arguments",
     [
         {},
-        {"source": "a.csv", "sql": "SELECT 1"},
-        {"source": "a.csv", "partition_by": ["id"]},
-        {"source": "a.csv", "application_args": ["x"]},
         {"source": "a.csv", "durable": True, "deploy_mode": "client"},
         {"source": "a.csv", "on_clear": "overwrite"},
     ],
@@ -684,7 +652,7 @@ def test_the_spark_connection_has_two_names_also_in_default_args(rows, submit, s
 
     with DAG("defaults", schedule=None, default_args={name: "cluster"}):
         operator = DuckLakeSparkInsertOperator(task_id="insert", table="main.orders", source=rows)
-    operator.execute(CONTEXT)
+    operator.execute(context_of("insert"))
 
     assert submit.calls[0].value_of("--master") == "local[7]"
 
@@ -807,8 +775,7 @@ def test_the_key_of_documents_is_for_drivers_here_alone(
 ):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("orders", {"id": "int32", "name": "varchar"})
+        alone(lake).create_table("orders", {"id": "int32", "name": "varchar"})
     connect(sqlite_catalog)
     set_connection("spark_default", conn_type="spark", host="yarn")
 
@@ -891,9 +858,8 @@ def test_a_dag_run_on_postgres_shows_its_results_and_no_secret(
     set_connection(**fields | {"password": CATALOG_PASSWORD})
     duckdb(postgres_catalog, "CREATE TABLE orders (id INT, name VARCHAR)")
 
-    run = sync_dag(parse(dag_file)).test()
+    run = succeeded(parse(dag_file))
 
-    assert run.state == "success"
     assert duckdb(postgres_catalog, "SELECT count(*), sum(id) FROM orders") == [(6, 12)]
     check_results(run)
     check_snapshots(postgres_catalog, run)

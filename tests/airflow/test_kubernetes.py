@@ -4,6 +4,8 @@ The pod does what its spec says, as a process of this machine: with the settings
 and with the environment that it is given there.
 """
 
+import asyncio
+import gc
 import json
 import os
 import re
@@ -14,18 +16,34 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import SparkJobError
 from airflow_provider_ducklake.lake.storage.files.filesystem import file_sizes, write_bytes
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.conftest import SetConnection
-from tests.airflow.dags import FakeTaskInstance
-from tests.airflow.s3_lakes import s3_lake
+from tests.airflow.dags import context_of
+from tests.airflow.long_jobs import (
+    PLANNED,
+    ROWS,
+    SUBMITTED,
+    check_nothing,
+    check_once,
+    count,
+    deferred,
+    event_of,
+    execute,
+    slow_rows,
+    started,
+    wait_until,
+)
+from tests.airflow.s3_lakes import read_by_duckdb, s3_lake
 from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded
-from tests.airflow.test_s3 import read_by_duckdb
+from tests.interop.lakes import alone
 from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.kubernetes_api import Cluster, Object, kubernetes
@@ -46,11 +64,6 @@ CONF = {
 ELSEWHERE = re.compile(r"spark\.(?:driver\.(?:host|port|blockManager)|kubernetes|jars)")
 SECRETS = {"id": "pod", "secret": OF_POD}
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
-    pytest.mark.usefixtures("collected"),
-]
-
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
@@ -59,16 +72,19 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def lake(postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetConnection) -> Iterator[Lake]:
-    with s3_lake(postgres_catalog, f"s3://{BUCKET}/lake/", endpoint, set_connection) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int32", "name": "varchar"})
-        write_bytes(f"s3://{BUCKET}/landing/in.csv", b"id,name\n1,a\n2,b\n", lake.opened.storage_options)
-        yield lake
+def lake_on_s3(
+    postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetConnection
+) -> Iterator[Lake]:
+    with s3_lake(postgres_catalog, f"s3://{BUCKET}/lake/", endpoint, set_connection) as lake_on_s3:
+        alone(lake_on_s3).create_table("t", {"id": "int32", "name": "varchar"})
+        write_bytes(
+            f"s3://{BUCKET}/landing/in.csv", b"id,name\n1,a\n2,b\n", lake_on_s3.opened.storage_options
+        )
+        yield lake_on_s3
 
 
 @pytest.fixture
-def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(variable, raising=False)
     return recorded(tmp_path / "bin", monkeypatch)
@@ -83,7 +99,7 @@ def insert(set_connection: SetConnection, endpoint: str) -> Callable[..., dict[s
         given = {"source": f"s3://{BUCKET}/landing/in.csv", "packages": s3.PACKAGES, "conf": conf} | arguments
         given["exclude_packages"] = "software.amazon.awssdk:bundle"
         operator = DuckLakeSparkInsertOperator(task_id="insert", table="t", **given)
-        return operator.execute({"ti": FakeTaskInstance("insert"), "logical_date": None})
+        return operator.execute(context_of("insert"))
 
     return insert
 
@@ -154,9 +170,9 @@ def _variable(one: Object) -> tuple[str, str]:
 
 @pytest.mark.cluster
 @pytest.mark.timeout(1200)
-@pytest.mark.usefixtures("lake")
+@pytest.mark.usefixtures("lake_on_s3")
 def test_an_insert_runs_in_a_pod_and_no_secret_is_on_the_way(
-    postgres_catalog, endpoint, submit, insert, tmp_path, capfd
+    postgres_catalog, endpoint, recorder, insert, tmp_path, capfd
 ):
     node = Node(tmp_path)
     with kubernetes(node.run) as node.cluster:
@@ -170,7 +186,7 @@ def test_an_insert_runs_in_a_pod_and_no_secret_is_on_the_way(
     assert arguments[-3].startswith(f"s3a://{BUCKET}/spark-uploads/")
     assert re.fullmatch(rf"s3://{BUCKET}/lake/main/t/ducklake-[\w-]+/request\.json", arguments[-2])
     assert f"spark.submit.pyFiles=s3a\\://{BUCKET}/spark-uploads/" in settings["data"]["spark.properties"]
-    (call,) = submit.calls
+    (call,) = recorder.calls
     shown = [json.dumps(seen), " ".join(call.arguments), node.output, *capfd.readouterr()]
     assert not any(s3.SECRET in one for one in shown)
     assert call.environment["AWS_SECRET_ACCESS_KEY"] == s3.SECRET
@@ -180,11 +196,11 @@ def test_an_insert_runs_in_a_pod_and_no_secret_is_on_the_way(
 
 @pytest.mark.cluster
 @pytest.mark.timeout(1200)
-@pytest.mark.usefixtures("submit")
-def test_a_pod_that_dies_is_told_and_nothing_stays(lake, insert, tmp_path):
+@pytest.mark.usefixtures("recorder")
+def test_a_pod_that_dies_is_told_and_nothing_stays(lake_on_s3, insert, tmp_path):
     conf = {**CONF, "spark.kubernetes.file.upload.path": f"file://{tmp_path}"}
     before = file_sizes(
-        f"s3://{BUCKET}/lake/", lake.opened.storage_options
+        f"s3://{BUCKET}/lake/", lake_on_s3.opened.storage_options
     )  # moto keeps those of other tests
     with (
         kubernetes(lambda _: 137) as cluster,
@@ -193,5 +209,101 @@ def test_a_pod_that_dies_is_told_and_nothing_stays(lake, insert, tmp_path):
         insert(cluster, conf=conf, packages=None)
 
     assert len(cluster.of_kind("pods")) == 1
-    assert lake.row_count("t") == 0
-    assert file_sizes(f"s3://{BUCKET}/lake/", lake.opened.storage_options) == before
+    assert lake_on_s3.row_count("t") == 0
+    assert file_sizes(f"s3://{BUCKET}/lake/", lake_on_s3.opened.storage_options) == before
+
+
+# --- jobs that outlive their task: Airflow's own client asks the server ---
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    node = Node(tmp_path)
+    with kubernetes(node.run) as node.cluster:
+        yield node.cluster
+
+
+@pytest.fixture
+def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+    return recorded(tmp_path / "bin", monkeypatch)
+
+
+@pytest.fixture
+def lake(postgres_catalog, connect, set_connection, cluster, submit, tmp_path, monkeypatch) -> Iterator[Lake]:  # noqa: ARG001
+    connect(postgres_catalog, data_path=postgres_catalog.data_path)
+    extra = {"deploy-mode": "cluster", "namespace": "lakes"}
+    set_connection("spark_default", conn_type="spark", host=f"k8s://{cluster.url}", extra=extra)
+    context = {"cluster": "here", "user": "me"}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": cluster.url}}],
+        "users": [{"name": "me", "user": {}}],
+        "contexts": [{"name": "here", "context": context}],
+        "current-context": "here",
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "kubeconfig"))
+    with DuckLakeHook() as hook:
+        alone(hook.get_or_create_lake()).create_table("t", {"id": "int32", "name": "varchar"})
+        yield hook.lake()
+    gc.collect()
+
+
+@pytest.fixture
+def slow(tmp_path: Path, gate: Path) -> dict[str, Any]:
+    (tmp_path / "uploads").mkdir()
+    conf = {
+        "spark.kubernetes.container.image": "registry.example.com/spark-lake:4.2.0",
+        "spark.kubernetes.file.upload.path": f"file://{tmp_path}/uploads",
+    }
+    return slow_rows(tmp_path, gate) | {"conf": conf, "durable": True}
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("step", ["noted", "submitted", "done"])
+def test_a_later_try_takes_the_results_of_what_a_killed_worker_submitted(
+    step, lake, slow, gate, postgres_catalog, submit, cluster
+):
+    worker = started(**slow)
+    wait_until(lambda: count(postgres_catalog, PLANNED if step == "noted" else SUBMITTED), step)
+    if step == "done":
+        gate.unlink()
+        wait_until(lambda: [*Path(lake.data_path).rglob("_DONE")], step)
+    worker.kill()
+    worker.join()
+    gate.unlink(missing_ok=True)
+
+    result = execute(2, **slow)
+
+    assert result["rows_added"] == ROWS
+    check_once(lake, postgres_catalog)
+    assert step == "noted" or len(submit.calls) == len(cluster.of_kind("pods")) == 1
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(900)
+def test_a_deferred_task_commits_when_the_pod_has_ended(lake, slow, gate, postgres_catalog):
+    ti_id = uuid4()
+    left = deferred(**slow, ti_id=ti_id, poll_interval=1)
+    gate.unlink()
+
+    event = asyncio.run(event_of(left.trigger))
+    result = execute(**slow, deferrable=True, event=event, ti_id=ti_id)
+
+    assert (event["state"], result["rows_added"]) == ("succeeded", ROWS)
+    check_once(lake, postgres_catalog)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(900)
+def test_a_pod_that_a_person_ends_leaves_nothing(lake, slow, cluster, postgres_catalog):
+    left = deferred(**slow)
+    assert len(cluster.of_kind("pods")) == 1
+
+    asyncio.run(left.trigger.on_kill())
+
+    assert cluster.of_kind("pods") == []
+    check_nothing(lake, postgres_catalog)

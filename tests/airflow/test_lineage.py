@@ -1,32 +1,157 @@
-"""What OpenLineage is told of tasks: events of a real DAG run, written by its file transport."""
+"""What OpenLineage gets of tasks: events of a real DAG run, written by its file transport.
+
+They say what its schemas allow, by the classes that its client generates from them: which fields there
+are, of which types, which of them must be there, and the version of the schema. A standard facet is one
+whose ``_schemaURL`` a class has; the facets of Airflow's provider are its own, and asked for no more than
+what every facet has.
+"""
 
 import copy
+import enum
+import inspect
 import json
+import pkgutil
 import re
 import sys
+import types
+import typing
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import attr
 import duckdb
 import pytest
+from openlineage.client import generated
+from openlineage.client.generated import base
 
+from airflow_provider_ducklake import operators
 from airflow_provider_ducklake.hooks.lineage import dataset_of_path, flow_of_sql
 from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
-from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator
-from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
-from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
-from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
-from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
-from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
-from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
-from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
-from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
-from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from tests.airflow.openlineage_events import InvalidEventError, check_event
 from tests.airflow.services import airflow
 from tests.reference.duckdb_lake import open_lake
+
+_MODULES = [
+    import_module(f"{generated.__name__}.{one.name}") for one in pkgutil.iter_modules(generated.__path__)
+]
+_FACETS: dict[str, type] = {
+    one._get_schema(): one
+    for module in _MODULES
+    for _, one in inspect.getmembers(module, inspect.isclass)
+    if issubclass(one, base.BaseFacet) and one.__module__ == module.__name__ != base.__name__
+}
+_STANDARD_NAMES = "https://openlineage.io/spec/"
+# where facets lie, and the class that each of them there derives from
+_FACETS_OF: dict[str, type[base.BaseFacet]] = {
+    "run": base.RunFacet,
+    "job": base.JobFacet,
+    "dataset": base.DatasetFacet,
+    "inputFacets": base.InputDatasetFacet,
+    "outputFacets": base.OutputDatasetFacet,
+}
+
+
+class InvalidEventError(ValueError):
+    """An event says what the schemas do not allow."""
+
+
+def check_event(event: dict[str, Any]) -> int:
+    """Check a run event with all that is in it; return how many facets of OpenLineage's own it has.
+
+    Raises:
+        InvalidEventError: it is not valid; says where.
+    """
+    bare = {**event, "run": _bare(event["run"]), "job": _bare(event["job"])}
+    for side in ("inputs", "outputs"):
+        bare[side] = [_bare(one) for one in event.get(side, [])]
+    _built(base.RunEvent, bare, "event")
+    if event["schemaURL"] != base.RunEvent._get_schema():
+        raise InvalidEventError(f"event: schemaURL is {event['schemaURL']}")
+    found = [("run", *one) for one in event["run"].get("facets", {}).items()]
+    found += [("job", *one) for one in event["job"].get("facets", {}).items()]
+    for dataset in (*event.get("inputs", []), *event.get("outputs", [])):
+        for place, key in (("dataset", "facets"), ("inputFacets",) * 2, ("outputFacets",) * 2):
+            found += [(place, *one) for one in dataset.get(key, {}).items()]
+    return sum(_check_facet(*one) for one in found)
+
+
+def _bare(holder: dict[str, Any]) -> dict[str, Any]:
+    """Return a run, a job or a dataset without its facets, which are checked by their own classes."""
+    return {name: {} if name.lower().endswith("facets") else one for name, one in holder.items()}
+
+
+def _check_facet(place: str, name: str, facet: dict[str, Any]) -> bool:
+    """Check a facet; return whether it is one of OpenLineage's own."""
+    for key in ("_producer", "_schemaURL"):
+        if not urlsplit(facet.get(key, "")).scheme:
+            raise InvalidEventError(f"{place}.{name}: {key} is {facet.get(key)!r}, which is no URI")
+    kind = _FACETS.get(facet["_schemaURL"])
+    if kind is None:
+        is_own = facet["_schemaURL"] == _FACETS_OF[place]._get_schema()
+        if facet["_schemaURL"].startswith(_STANDARD_NAMES) and not is_own:
+            raise InvalidEventError(f"{place}.{name}: no schema {facet['_schemaURL']} is known")
+        return False
+    if not issubclass(kind, _FACETS_OF[place]):
+        raise InvalidEventError(f"{place}.{name}: a {kind.__name__} does not belong there")
+    given = {key: value for key, value in facet.items() if key != "_schemaURL"}
+    _built(kind, given, f"{place}.{name}")
+    return True
+
+
+def _built(kind: Any, value: Any, where: str) -> Any:
+    """Return a value as the class or type hint wants it.
+
+    Raises:
+        InvalidEventError: it cannot be one.
+    """
+    if attr.has(kind):
+        return _built_class(kind, value, where)
+    origin, of = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return _built_union(of, value, where)
+    if origin is list and isinstance(value, list):
+        return [_built(of[0], one, f"{where}[{number}]") for number, one in enumerate(value)]
+    if origin is dict and isinstance(value, dict):
+        return {key: _built(of[1], one, f"{where}.{key}") for key, one in value.items()}
+    if inspect.isclass(kind) and issubclass(kind, enum.Enum):
+        return kind(value)
+    is_it = kind is Any or (
+        origin is None and isinstance(value, kind) and (kind is bool or value is not True)
+    )
+    if not is_it:
+        raise InvalidEventError(f"{where}: {value!r} is no {kind}")
+    return value
+
+
+def _built_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
+    errors = []
+    for kind in kinds:
+        try:
+            return _built(kind, value, where)
+        except (InvalidEventError, ValueError) as error:
+            errors.append(str(error))
+    raise InvalidEventError(f"{where}: {'; '.join(errors)}")
+
+
+def _built_class(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise InvalidEventError(f"{where}: {value!r} is no {kind.__name__}")
+    hints = typing.get_type_hints(kind)
+    fields = {one.name: one for one in attr.fields(kind)}
+    if unknown := value.keys() - fields.keys():
+        raise InvalidEventError(f"{where}: a {kind.__name__} has no {sorted(unknown)}")
+    given = {
+        fields[name].alias: _built(hints[name], one, f"{where}.{name}")
+        for name, one in value.items()
+        if fields[name].init
+    }
+    try:
+        return kind(**given)
+    except (TypeError, ValueError) as error:
+        raise InvalidEventError(f"{where}: {error}") from error
+
 
 DAG_FILE = """
 import json
@@ -36,10 +161,6 @@ import pyarrow as pa
 from airflow.sdk import DAG, task
 from airflow_provider_ducklake.hooks.compat import hook_lineage_collector
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
-from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
-from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 
 CONNECT = {"spark_connect_conn_id": "connect"}
 PARENT = ("JobNamespace", "JobName", "RunId")
@@ -105,7 +226,6 @@ with DAG("lineage", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None):
     create >> add >> insert >> sum_up >> submitted >> own_parent >> connected >> [fails, late] >> tell()
 
 """
-
 
 SETTINGS_OF_SESSION = """
 PARENT = ("JobNamespace", "JobName", "RunId")
@@ -374,8 +494,8 @@ def test_operators_tell_the_collector_of_hooks_nothing(told):
 def parent_seen_by(told, task: str) -> dict[str, str]:
     """Return what Spark's session had as settings in a task's job."""
     _, home = told
-    with open_lake(f"ducklake:sqlite:{home}/lake.sqlite") as theirs:
-        (row,) = theirs.sql(f"SELECT * EXCLUDE (task) FROM seen WHERE task = '{task}'")
+    with open_lake(f"ducklake:sqlite:{home}/lake.sqlite") as reference:
+        (row,) = reference.sql(f"SELECT * EXCLUDE (task) FROM seen WHERE task = '{task}'")
     sides = ("parent", "root")
     return dict(
         zip(
@@ -445,49 +565,49 @@ def test_sql_names_what_it_reads():
 LAKE = "ducklake:postgres://db:5432/lake"
 STARTS: dict[str, tuple[type, dict[str, Any], list[str], list[str]]] = {
     "insert": (
-        DuckLakeSparkInsertOperator,
+        operators.DuckLakeSparkInsertOperator,
         {"table": "orders", "source": "s3a://raw/orders/"},
         ["s3://raw orders"],
         [f"{LAKE} main.orders"],
     ),
     "insert that is staged": (
-        DuckLakeSparkInsertOperator,
+        operators.DuckLakeSparkInsertOperator,
         {"table": ("sales", "orders"), "sql": "SELECT 1 AS id", "stage_only": True},
         [],
         [],
     ),
     "insert of a table that a template names": (
-        DuckLakeSparkInsertOperator,
+        operators.DuckLakeSparkInsertOperator,
         {"table": "{{ params.table }}", "source": "/raw/{{ ds }}.csv"},
         [],
         [],
     ),
     "insert from a connection": (
-        DuckLakeSparkInsertOperator,
+        operators.DuckLakeSparkInsertOperator,
         {"table": "orders", "source": {"format": "jdbc", "conn_id": "shop", "options": {"dbtable": "o"}}},
         [],
         [f"{LAKE} main.orders"],
     ),
     "merge of a table": (
-        DuckLakeSparkMergeOperator,
+        operators.DuckLakeSparkMergeOperator,
         {"table": "orders", "source_table": "sales.changes", "on": "id", "update_all": True},
         [f"{LAKE} main.orders", f"{LAKE} sales.changes"],
         [f"{LAKE} main.orders"],
     ),
     "delete": (
-        DuckLakeSparkDeleteOperator,
+        operators.DuckLakeSparkDeleteOperator,
         {"table": "orders", "where": "id = 1"},
         [f"{LAKE} main.orders"],
         [f"{LAKE} main.orders"],
     ),
     "update": (
-        DuckLakeSparkUpdateOperator,
+        operators.DuckLakeSparkUpdateOperator,
         {"table": "orders", "set": {"id": "2"}, "where": "id = 1"},
         [f"{LAKE} main.orders"],
         [f"{LAKE} main.orders"],
     ),
     "statements": (
-        DuckLakeSparkSQLOperator,
+        operators.DuckLakeSparkSQLOperator,
         {
             "sql": ["INSERT INTO a SELECT * FROM b", "INSERT INTO A SELECT * FROM sales.c"],
             "default_schema": "x",
@@ -496,19 +616,19 @@ STARTS: dict[str, tuple[type, dict[str, Any], list[str], list[str]]] = {
         [f"{LAKE} x.a"],
     ),
     "function over tables": (
-        DuckLakeSparkSQLOperator,
+        operators.DuckLakeSparkSQLOperator,
         {"transform": "m:f", "tables": ["sales.b"], "targets": {"sales.a": "append"}},
         [f"{LAKE} sales.b"],
         [f"{LAKE} sales.a"],
     ),
     "stream": (
-        DuckLakeSparkStreamOperator,
+        operators.DuckLakeSparkStreamOperator,
         {"table": "orders", "transform": "m:f", "checkpoint": "/c", "sources": {"x": "/data/x.csv"}},
         ["file /data/x.csv"],
         [f"{LAKE} main.orders"],
     ),
     "DDL": (
-        DuckLakeDDLOperator,
+        operators.DuckLakeDDLOperator,
         {
             "sql": "CREATE SCHEMA s; CREATE TABLE s.a (i INT); ALTER TABLE b ADD COLUMN x INT; TRUNCATE c;"
             "DROP TABLE d; ALTER TABLE s.A RENAME TO e; CREATE VIEW v AS SELECT 1"
@@ -517,14 +637,14 @@ STARTS: dict[str, tuple[type, dict[str, Any], list[str], list[str]]] = {
         [f"{LAKE} s.a", f"{LAKE} main.b", f"{LAKE} main.c"],
     ),
     "commit": (
-        DuckLakeCommitOperator,
+        operators.DuckLakeCommitOperator,
         {"staged": [{"staged": "/x/stage.json", "table": "sales.orders"}, "/y/stage.json", None]},
         [],
         [f"{LAKE} sales.orders"],
     ),
-    "restore": (DuckLakeRestoreOperator, {"table": "orders", "at": 3}, [], [f"{LAKE} main.orders"]),
-    "compaction": (DuckLakeSparkMergeAdjacentFilesOperator, {"table": "orders"}, [], []),
-    "health": (DuckLakeTableHealthOperator, {}, [], []),
+    "restore": (operators.DuckLakeRestoreOperator, {"table": "orders", "at": 3}, [], [f"{LAKE} main.orders"]),
+    "compaction": (operators.DuckLakeSparkMergeAdjacentFilesOperator, {"table": "orders"}, [], []),
+    "health": (operators.DuckLakeTableHealthOperator, {}, [], []),
 }
 
 
@@ -549,6 +669,8 @@ def test_arguments_say_what_a_task_is_to_do_without_asking_a_catalog(
 
 @pytest.mark.parametrize("conn_id", ["absent", "{{ params.lake }}"])
 def test_a_lake_that_is_not_known_has_no_datasets(conn_id):
-    task = DuckLakeDDLOperator(task_id="task", ducklake_conn_id=conn_id, sql="CREATE TABLE t (i INT)")
+    task = operators.DuckLakeDDLOperator(
+        task_id="task", ducklake_conn_id=conn_id, sql="CREATE TABLE t (i INT)"
+    )
 
     assert task.get_openlineage_facets_on_start() is None

@@ -42,15 +42,11 @@ from tests.airflow.long_jobs import (
     wait_until,
 )
 from tests.airflow.spark_submit import SparkSubmit, recorded
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
 from tests.reference.standalone_cluster import Cluster
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
-    pytest.mark.timeout(900),
-    pytest.mark.cluster,
-]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.cluster]
 
 FAILS_AFTERWARDS = (
     "import subprocess, time; subprocess.run(command + sys.argv[1:]); time.sleep({}); sys.exit(1)"
@@ -68,8 +64,7 @@ def lake(postgres_catalog, connect, set_connection, cluster, submit) -> Iterator
     extra = {"deploy-mode": "cluster", "rest-port": cluster.rest_port}
     set_connection("spark_default", conn_type="spark", host=cluster.url, extra=extra)
     with DuckLakeHook() as hook:
-        with hook.get_or_create_lake().transaction() as tx:
-            tx.create_table("t", {"id": "int32", "name": "varchar"})
+        alone(hook.get_or_create_lake()).create_table("t", {"id": "int32", "name": "varchar"})
         yield hook.lake()
 
 
@@ -138,8 +133,7 @@ def test_documents_on_an_encrypted_lake_are_sealed_in_cluster_mode_by_a_key_file
     worker.join()
 
     assert worker.exitcode == 0
-    with open_lake(postgres_catalog, encrypted=True) as reference:
-        assert reference.sql("SELECT count(*) FROM t") == [(ROWS,)]
+    assert by_duckdb(postgres_catalog, "SELECT count(*) FROM t", encrypted=True) == [(ROWS,)]
     assert {file.read_bytes()[:4] for file in Path(postgres_catalog.data_path).rglob("*.parquet")} == {
         b"PARE"
     }
@@ -205,8 +199,7 @@ def test_a_time_out_stops_the_application_and_removes_its_files(lake, slow, post
     wait_until(lambda: not cluster.cluster_drivers(), "the driver is gone")
     assert {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()} == before
     assert count(postgres_catalog, PLANNED) == 0
-    with open_lake(postgres_catalog) as reference:
-        assert reference.sql("SELECT count(*) FROM t") == [(0,)]
+    assert by_duckdb(postgres_catalog, "SELECT count(*) FROM t") == [(0,)]
 
 
 def test_an_application_whose_submission_fails_afterwards_is_stopped(

@@ -15,6 +15,7 @@ import pytest
 from tests.airflow.conftest import connection_fields
 from tests.airflow.long_jobs import PLANNED, ROWS, SLOW, SUBMITTED, count
 from tests.airflow.services import SERVICES, Airflow, airflow, unpaused
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.processes import FAST_JVM
@@ -60,8 +61,7 @@ class Lab:
 def lab(tmp_path, postgres_catalog, cluster) -> Iterator[Lab]:
     gate, module = tmp_path / "gate", tmp_path / "slow_rows.py"
     module.write_text(SLOW.format(gate=str(gate), rows=ROWS))
-    with open_lake(postgres_catalog) as lake:
-        lake.sql("CREATE TABLE t (id INTEGER, name VARCHAR)")
+    by_duckdb(postgres_catalog, "CREATE TABLE t (id INTEGER, name VARCHAR)")
     extra = {"deploy-mode": "cluster", "rest-port": cluster.rest_port}
     connections = {
         "DUCKLAKE_DEFAULT": {"conn_type": "ducklake", **connection_fields(postgres_catalog)},

@@ -17,6 +17,7 @@ from airflow_provider_ducklake.operators.maintenance import (
 )
 from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import mapped_xcoms, parse, state_of, sync_dag, xcom
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -46,10 +47,7 @@ with DAG(
 """
 MAPPED = ("lake.flush", "lake.merge", "lake.rewrite")
 
-pytestmark = [
-    pytest.mark.usefixtures("airflow_db"),
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
-]
+pytestmark = pytest.mark.usefixtures("airflow_db")
 
 
 @pytest.fixture
@@ -72,8 +70,7 @@ def lake(
             count = 60 if table == "deleted" else 40
             reference.sql(f'DELETE FROM "{table}" WHERE i < {count}')
         reference.sql("CALL lake.set_option('auto_compact', false, table_name => 'left')")
-    with open_lake(sqlite_catalog, data_inlining_row_limit=10) as reference:
-        reference.sql("INSERT INTO small VALUES (1000, 'inlined')")
+    by_duckdb(sqlite_catalog, "INSERT INTO small VALUES (1000, 'inlined')", data_inlining_row_limit=10)
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as found:
         Path(found.files("broken")[1].data_file).unlink()
     (Path(sqlite_catalog.data_path) / "main" / "orphan.parquet").write_bytes(b"PAR1")
@@ -91,8 +88,7 @@ def run_maintenance(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[
 
 
 def rows(catalog: CatalogDatabase, table: str) -> list[tuple[int, str]]:
-    with open_lake(catalog) as reference:
-        return reference.sql(f'SELECT rowid, * FROM "{table}" ORDER BY ALL')
+    return by_duckdb(catalog, f'SELECT rowid, * FROM "{table}" ORDER BY ALL')
 
 
 def file_counts(catalog: CatalogDatabase) -> dict[str, int]:
@@ -126,14 +122,12 @@ def test_each_step_does_what_is_to_do_and_a_bad_table_does_not_keep_the_others(l
 
 
 def test_a_dry_run_does_nothing_and_where_nothing_is_to_do_steps_are_skipped(lake, run_maintenance):
-    with open_lake(lake) as reference:
-        count = reference.sql("SELECT count(*) FROM ducklake_snapshots('lake')")
+    count = by_duckdb(lake, "SELECT count(*) FROM ducklake_snapshots('lake')")
     run = run_maintenance(dry_run=True)
 
     assert run.state == "success"
     assert [state_of(run, task_id) for task_id in MAPPED] == ["skipped"] * 3
-    with open_lake(lake) as reference:
-        assert reference.sql("SELECT count(*) FROM ducklake_snapshots('lake')") == count
+    assert by_duckdb(lake, "SELECT count(*) FROM ducklake_snapshots('lake')") == count
     assert (Path(lake.data_path) / "main" / "orphan.parquet").exists()
     assert xcom(run, "lake.report")["tables"] == xcom(run, "lake.before")["tables"]
 

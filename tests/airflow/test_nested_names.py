@@ -2,36 +2,21 @@
 
 import gc
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from airflow.sdk import DAG, BaseOperator
+from airflow.sdk import BaseOperator
 
+from airflow_provider_ducklake import operators
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName
-from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
-from airflow_provider_ducklake.operators.compact import (
-    DuckLakeSparkMergeAdjacentFilesOperator,
-    DuckLakeSparkRewriteDataFilesOperator,
-)
-from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
-from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
-from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeFlushInlinedDataOperator
-from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
-from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.maintenance import DuckLakeMaintenancePlanOperator
-from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
-from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
-from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
-from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from airflow_provider_ducklake.operators.verify import DuckLakeVerifyOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
-from tests.airflow.dags import sync_dag, xcom
-from tests.airflow.spark_submit import stand_in
+from tests.airflow.dags import new_dag, sync_dag, xcom
+from tests.airflow.spark_submit import LEAVES_PROCESS, stand_in
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase
 
@@ -54,7 +39,7 @@ def lake(
 def tasks(rows: str) -> list[BaseOperator]:
     """Return a task for each place where a name can be given, in the order of their run."""
     return [
-        DuckLakeDDLOperator(
+        operators.DuckLakeDDLOperator(
             task_id="ddl",
             sql=f"""
                 CREATE SCHEMA sales; CREATE SCHEMA {SCHEMA};
@@ -68,49 +53,52 @@ def tasks(rows: str) -> list[BaseOperator]:
                 COMMENT ON COLUMN {SCHEMA}.recent.id IS 'key'
             """,
         ),
-        DuckLakeAddFilesOperator(task_id="add_files", table=TABLE, paths=[rows]),
-        DuckLakeSparkInsertOperator(task_id="insert", table=TABLE, source=rows),
-        DuckLakeSparkInsertOperator(
+        operators.DuckLakeAddFilesOperator(task_id="add_files", table=TABLE, paths=[rows]),
+        operators.DuckLakeSparkInsertOperator(task_id="insert", table=TABLE, source=rows),
+        operators.DuckLakeSparkInsertOperator(
             task_id="insert_new", table=f"{SCHEMA}.copies", source=rows, create_table=True
         ),
-        DuckLakeSparkInsertOperator(task_id="insert_parts", table=("sales", "europe", "orders"), source=rows),
-        DuckLakeSparkUpdateOperator(task_id="update", table=TABLE, set={"n": "n + 1"}, where="id = 1"),
-        DuckLakeSparkDeleteOperator(task_id="delete", table=TABLE, where="id = 2"),
-        DuckLakeSparkMergeOperator(
+        operators.DuckLakeSparkInsertOperator(
+            task_id="insert_parts", table=("sales", "europe", "orders"), source=rows
+        ),
+        operators.DuckLakeSparkUpdateOperator(
+            task_id="update", table=TABLE, set={"n": "n + 1"}, where="id = 1"
+        ),
+        operators.DuckLakeSparkDeleteOperator(task_id="delete", table=TABLE, where="id = 2"),
+        operators.DuckLakeSparkMergeOperator(
             task_id="merge",
             table=TABLE,
             source_table=f"{SCHEMA}.copies",
             on="source.id = target.id",
             when_not_matched=[{"insert": "*"}],
         ),
-        DuckLakeSparkSQLOperator(
+        operators.DuckLakeSparkSQLOperator(
             task_id="sql", sql=f"INSERT INTO {SCHEMA}.copies SELECT id, n FROM {TABLE} WHERE id = 1"
         ),
-        DuckLakeSparkSQLOperator(
+        operators.DuckLakeSparkSQLOperator(
             task_id="sql_schema",
             default_schema=SCHEMA,
             sql="INSERT INTO copies SELECT id, n FROM orders",
         ),
-        DuckLakeFlushInlinedDataOperator(task_id="flush", table=TABLE),
-        DuckLakeFlushInlinedDataOperator(task_id="flush_schema", schema=SCHEMA),
-        DuckLakeSparkMergeAdjacentFilesOperator(task_id="merge_files", table=f"{SCHEMA}.empty"),
-        DuckLakeSparkRewriteDataFilesOperator(
+        operators.DuckLakeFlushInlinedDataOperator(task_id="flush", table=TABLE),
+        operators.DuckLakeFlushInlinedDataOperator(task_id="flush_schema", schema=SCHEMA),
+        operators.DuckLakeSparkMergeAdjacentFilesOperator(task_id="merge_files", table=f"{SCHEMA}.empty"),
+        operators.DuckLakeSparkRewriteDataFilesOperator(
             task_id="rewrite", table=f"{SCHEMA}.empty", delete_threshold=0.99
         ),
-        DuckLakeTableHealthOperator(task_id="health", tables=[TABLE]),
-        DuckLakeVerifyOperator(task_id="verify", tables=[TABLE]),
+        operators.DuckLakeTableHealthOperator(task_id="health", tables=[TABLE]),
+        operators.DuckLakeVerifyOperator(task_id="verify", tables=[TABLE]),
         DuckLakeMaintenancePlanOperator(task_id="plan", step="merge", tables=[TABLE]),
         DuckLakeSnapshotSensor(task_id="sensor", table=TABLE, since=0),
-        DuckLakeRestoreOperator(task_id="restore", table=TABLE, at=2),
-        DuckLakeRestoreOperator(task_id="restore_schema", schema=SCHEMA, at=2, dry_run=True),
+        operators.DuckLakeRestoreOperator(task_id="restore", table=TABLE, at=2),
+        operators.DuckLakeRestoreOperator(task_id="restore_schema", schema=SCHEMA, at=2, dry_run=True),
     ]
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+@LEAVES_PROCESS
 @pytest.mark.usefixtures("airflow_db")
 def test_every_operator_takes_a_nested_name(lake, tmp_path):
-    with DAG("names", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+    with new_dag("names") as dag:
         made = tasks(f"{tmp_path}/rows.parquet")
         for before, after in pairwise(made):
             before >> after

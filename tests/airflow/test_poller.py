@@ -1,11 +1,11 @@
-"""One poll per lake, whoever waits for it; and what becomes of who waits when the catalog does not answer."""
+"""One poll per lake, whoever waits for it; and what becomes of who waits when a catalog does not answer."""
 
 import asyncio
 import re
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,13 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CatalogUnavailableError
 from airflow_provider_ducklake.triggers import watcher
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
-from airflow_provider_ducklake.triggers.watcher import LakePoller, LakeThreads
+from airflow_provider_ducklake.triggers.watcher import LakePoller, LakeThreads, in_own_thread
+from tests.interop.lakes import alone
 from tests.reference.postgres import libpq
+from tests.reference.silent import dropping_server, silent_server
 
 INTERVAL = 0.2
 WATCHED = 200
@@ -113,11 +116,8 @@ def test_many_who_wait_share_one_statement_per_poll(postgres_catalog, connect):
 
 def test_no_connection_is_open_between_polls(postgres_catalog, connect):
     connect(postgres_catalog)
-    with (
-        Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake,
-        lake.transaction() as tx,
-    ):
-        tx.create_table("t", {"id": "int32"})
+    with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
+        alone(lake).create_table("t", {"id": "int32"})
 
     async def sessions() -> list[int]:
         waiting = asyncio.create_task(first_event(waiting_for(["t"], 1)[0]))
@@ -165,11 +165,8 @@ def test_a_connection_that_is_gone_ends_the_wait(monkeypatch):
 
 def test_a_catalog_that_is_away_is_waited_for(postgres_catalog, set_connection):
     """Here the connection names another port at first, and is corrected while the trigger waits."""
-    with (
-        Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake,
-        lake.transaction() as tx,
-    ):
-        tx.create_table("t", {"id": "int32"})
+    with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
+        alone(lake).create_table("t", {"id": "int32"})
     server = postgres_catalog.server
     fields = {"host": server["host"], "login": server["user"], "schema": postgres_catalog.database}
     extra = {"catalog_type": "postgres"}
@@ -203,3 +200,138 @@ def test_a_process_without_a_free_thread_can_ask_again_later(monkeypatch):
         return await threads.run(lambda: 7)
 
     assert asyncio.run(asked()) == 7
+
+
+# --- lakes that are dead, each in its way, and what they cost one that is sound ---
+
+DEAD = 6  # of each kind: the threads that asyncio has on a machine of two cores
+
+
+@contextmanager
+def dead_lakes(set_connection) -> Iterator[list[str]]:
+    """Name the connections of lakes whose port is closed, silent, or loses what is sent to it."""
+    with ExitStack() as servers:
+        ports = {
+            "refused": 1,
+            "silent": servers.enter_context(silent_server()),
+            "dropped": servers.enter_context(dropping_server()),
+        }
+        yield [
+            set_connection(
+                f"{how}_{kind}_{number}",
+                host="127.0.0.1",
+                port=port,
+                login="ann",
+                password="secret",
+                schema="lake",
+                extra={"catalog_type": kind},
+            )
+            for how, port in ports.items()
+            for kind in ("postgres", "mysql")
+            for number in range(DEAD // 2)
+        ]
+
+
+async def polls_of(conn_id: str, seconds: float, enough: int | None) -> int:
+    count = 0
+    async with LakePoller.shared(conn_id, INTERVAL) as shared:
+        try:
+            async with asyncio.timeout(seconds):
+                async for polled in shared.polls():
+                    assert polled.error is None
+                    count += 1
+                    if count == enough:
+                        break
+        except TimeoutError:
+            pass
+    return count
+
+
+async def beside(dead: list[str], seconds: float, enough: int | None) -> int:
+    """Count the polls of the sound lake while others watch the dead ones."""
+
+    async def watch(conn_id: str) -> None:
+        async with LakePoller.shared(conn_id, INTERVAL) as shared:
+            async for polled in shared.polls():
+                assert polled.error is not None
+
+    watching = [asyncio.create_task(watch(one)) for one in dead]
+    await asyncio.sleep(0.1)
+    try:
+        return await polls_of("ducklake_default", seconds, enough)
+    finally:
+        for one in watching:
+            one.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+
+
+def polls(dead: list[str], seconds: float, enough: int | None = None) -> int:
+    """Count them on a loop of its own; threads that hang do not keep it from ending."""
+    found = asyncio.run(beside(dead, seconds, enough))
+    assert watcher._POLLERS == {}
+    return found
+
+
+def test_dead_lakes_do_not_stop_the_polls_of_a_sound_one(sqlite_catalog, connect, set_connection):
+    connect(sqlite_catalog)
+    Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path).close()
+
+    with dead_lakes(set_connection) as dead:
+        assert polls(dead, 20.0, enough=5) == 5  # in a second or so, and on a loaded machine in ten
+
+
+@pytest.mark.soak
+def test_dead_lakes_cost_a_sound_one_no_twentieth_of_its_polls(sqlite_catalog, connect, set_connection):
+    connect(sqlite_catalog)
+    Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path).close()
+
+    alone = polls([], 60.0)
+    with dead_lakes(set_connection) as dead:
+        assert polls(dead, 60.0) >= 0.95 * alone
+
+
+def test_threads_that_hang_are_counted_and_use_up_no_more_than_their_lakes_own():
+    release, started = threading.Event(), []
+
+    def hang() -> None:
+        started.append(threading.current_thread().name)
+        release.wait(60)
+
+    async def ask() -> tuple[int, int]:
+        threads = LakeThreads(at_once=2, seconds=0.05)
+        for _ in range(4):
+            with pytest.raises(TimeoutError):
+                await threads.run(hang)
+        hung = threads.hung
+        assert await in_own_thread(lambda: 42) == 42
+        release.set()
+        async with asyncio.timeout(60):
+            while threads.hung:  # noqa: ASYNC110 - it counts, and says nothing
+                await asyncio.sleep(0.01)
+        assert await threads.run(lambda: 43) == 43
+        return hung, len(started)
+
+    assert asyncio.run(ask()) == (2, 2)
+
+
+def test_a_poll_that_is_not_answered_in_time_is_an_error_of_that_poll(sqlite_catalog, connect, monkeypatch):
+    connect(sqlite_catalog)
+    Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path).close()
+    monkeypatch.setattr(watcher, "_PATIENCE", 0.3)
+    hang = threading.Event()
+
+    async def error_of(question: Callable[[Lake], object]) -> tuple[Exception, float]:
+        async with LakePoller.shared("ducklake_default", 60) as shared:
+            async for _ in shared.polls():
+                break
+            began = time.monotonic()
+            with pytest.raises(CatalogUnavailableError) as raised:
+                await shared.ask(question)
+            return raised.value, time.monotonic() - began
+
+    error, seconds = asyncio.run(error_of(lambda _: hang.wait(60)))
+    hang.set()
+
+    assert "connection ducklake_default" in str(error)
+    assert "hold a thread: 1" in str(error)
+    assert seconds < 30

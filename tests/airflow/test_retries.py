@@ -3,31 +3,39 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.snapshots import CommitKey
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from tests.airflow.dags import clear, delete_run, mapped_xcoms, run_next_try, start_run, sync_dag, xcom
-from tests.airflow.spark_submit import SparkSubmit, duckdb, files_below, head, recorded, stand_in
-from tests.airflow.unlucky import UnluckyCommits, dies_after_commit, dies_before_commit, loses_the_answer
+from tests.airflow.dags import (
+    UnluckyCommits,
+    clear,
+    context_of,
+    delete_run,
+    dies_after_commit,
+    dies_before_commit,
+    loses_the_answer,
+    make_task,
+    mapped_xcoms,
+    new_dag,
+    run_next_try,
+    start_run,
+    sync_dag,
+    tried,
+    xcom,
+)
+from tests.airflow.spark_submit import LEAVES_PROCESS, duckdb, files_below, head, recorded, stand_in
 from tests.reference.catalogs import CatalogDatabase
 
-# SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
-    pytest.mark.usefixtures("airflow_db", "collected", "forgotten"),
-]
+pytestmark = [LEAVES_PROCESS, pytest.mark.usefixtures("airflow_db", "collected", "forgotten")]
 
 
 class Unlucky(UnluckyCommits, DuckLakeSparkInsertOperator):
@@ -38,11 +46,6 @@ class Unlucky(UnluckyCommits, DuckLakeSparkInsertOperator):
 def forgotten() -> Iterator[None]:
     yield
     Unlucky.events.clear()
-
-
-@pytest.fixture
-def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
-    return stand_in(tmp_path / "bin", monkeypatch)
 
 
 @pytest.fixture
@@ -68,25 +71,15 @@ def source(folder: Path, *values: int) -> str:
     return str(path)
 
 
-def make_task(path: str, **arguments: Any) -> Unlucky:
-    with DAG("retries", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
-        task = Unlucky(
-            task_id="insert",
-            table="main.orders",
-            source=path,
-            retries=2,
-            retry_delay=timedelta(0),
-            **arguments,
-        )
-    sync_dag(dag)
-    return task
+def inserting(path: str, **arguments: Any) -> Unlucky:
+    return make_task(Unlucky, "retries", task_id="insert", table="main.orders", source=path, **arguments)
 
 
 # --- under Airflow ---
 
 
 def test_a_task_through_retries_and_clears_has_its_rows_in_the_table_once(lake, submit, tmp_path):
-    task = make_task(source(tmp_path, 1, 2))
+    task = inserting(source(tmp_path, 1, 2))
     run = start_run(task.dag)
     assert head(lake) == 2
 
@@ -134,16 +127,15 @@ def test_a_task_through_retries_and_clears_has_its_rows_in_the_table_once(lake, 
 
 @pytest.mark.usefixtures("submit")
 def test_a_cleared_task_may_append_or_skip(lake, tmp_path):
-    task = make_task(source(tmp_path, 1), on_clear="{{ params.then }}", params={"then": "append"})
-    run = start_run(task.dag)
-    assert run_next_try(run, task) == "success"
+    task = inserting(source(tmp_path, 1), on_clear="{{ params.then }}", params={"then": "append"})
+    run = tried(task, "success")
     clear(run, "insert")
     source(tmp_path, 2)
     assert run_next_try(run, task) == "success"
     assert ids(lake) == [1, 2]
     landed = xcom(run, "insert")["snapshot_id"]
 
-    task = make_task(source(tmp_path, 3), on_clear="skip")
+    task = inserting(source(tmp_path, 3), on_clear="skip")
     clear(run, "insert")
     assert run_next_try(run, task) == "success"
 
@@ -155,7 +147,7 @@ def test_a_cleared_task_may_append_or_skip(lake, tmp_path):
 def test_each_mapped_task_has_commits_of_its_own(lake, tmp_path):
     (tmp_path / "other").mkdir()
     paths = [source(tmp_path, 1), source(tmp_path / "other", 2)]
-    with DAG("mapped", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+    with new_dag("mapped") as dag:
         DuckLakeSparkInsertOperator.partial(task_id="insert", table="main.orders", retries=1).expand(
             source=paths
         )
@@ -174,7 +166,7 @@ def test_each_mapped_task_has_commits_of_its_own(lake, tmp_path):
 
 def task_of_two(folder: Path, dies: list[bool]) -> Any:
     """Return a task that executes two operators; it fails behind the second where ``dies`` says so next."""
-    with DAG("nested", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+    with new_dag("nested") as dag:
 
         @dag.task(retries=2, retry_delay=timedelta(0))
         def load(**context: Any) -> None:
@@ -223,7 +215,7 @@ class ForEachTable(DuckLakeSparkInsertOperator):
 @pytest.mark.usefixtures("submit")
 def test_one_operator_that_a_task_executes_twice_is_refused_before_the_second_time(lake, tmp_path):
     duckdb(lake, "CREATE TABLE lines (id INT)")
-    with DAG("looping", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+    with new_dag("looping") as dag:
         task = ForEachTable(task_id="load", table="main.orders", source=source(tmp_path, 1), retries=2)
     run = start_run(sync_dag(dag))
 
@@ -234,7 +226,7 @@ def test_one_operator_that_a_task_executes_twice_is_refused_before_the_second_ti
 
 @pytest.mark.submits
 def test_real_spark_replaces_what_a_cleared_task_had_inserted(lake, tmp_path, monkeypatch):
-    task = make_task(source(tmp_path, 1, 2))
+    task = inserting(source(tmp_path, 1, 2))
     run = start_run(task.dag)
     with monkeypatch.context() as patched:
         stand_in(tmp_path / "bin", patched)
@@ -252,21 +244,9 @@ def test_real_spark_replaces_what_a_cleared_task_had_inserted(lake, tmp_path, mo
 # --- without a run ---
 
 
-class Try:
-    """A task instance at some try; `generation` is the first since it was last cleared."""
-
-    dag_id, run_id, task_id, map_index = "dag", "run", "insert", -1
-    log_url = "http://localhost:8080/dags/dag"
-    id = property(lambda _: uuid4())
-
-    def __init__(self, try_number: int, generation: int = 1) -> None:
-        self.try_number = try_number
-        self.max_tries = generation - 1
-
-
 def execute(path: str, try_number: int, generation: int = 1, **arguments: Any) -> dict[str, Any]:
     operator = Unlucky(task_id="insert", table="main.orders", source=path, retries=0, **arguments)
-    return operator.execute({"ti": Try(try_number, generation), "logical_date": None})
+    return operator.execute(context_of("insert", try_number, generation))
 
 
 def another_worker(*arguments: Any) -> Callable[[Lake], Any]:
@@ -347,7 +327,7 @@ def test_a_table_that_is_created_is_created_once(lake, tmp_path):
     operator = {"task_id": "insert", "table": "main.fresh", "create_table": True, "retries": 0}
     results = [
         DuckLakeSparkInsertOperator(source=source(tmp_path, value), **operator).execute(
-            {"ti": Try(try_number, generation), "logical_date": None}
+            context_of("insert", try_number, generation)
         )
         for value, try_number, generation in ((1, 1, 1), (2, 2, 1), (3, 3, 3))
     ]
@@ -378,7 +358,7 @@ def test_a_word_that_a_template_gives_is_checked_before_anything_happens(tmp_pat
     operator.on_clear = "overwrite"
 
     with pytest.raises(AirflowFailException, match="on_clear is 'overwrite'; choose one of replace, append"):
-        operator.execute({"ti": Try(1), "logical_date": None})
+        operator.execute(context_of("insert"))
 
 
 # --- tasks that overwrite ---
@@ -386,7 +366,7 @@ def test_a_word_that_a_template_gives_is_checked_before_anything_happens(tmp_pat
 
 @pytest.mark.usefixtures("submit")
 def test_a_task_that_overwrites_and_is_cleared_just_overwrites_again(lake, tmp_path):
-    task = make_task(source(tmp_path, 1, 2, 1000), mode="overwrite")
+    task = inserting(source(tmp_path, 1, 2, 1000), mode="overwrite")
     run = start_run(task.dag)
     Unlucky.events += [loses_the_answer]
     assert run_next_try(run, task) == "up_for_retry"

@@ -3,7 +3,6 @@
 import gc
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,9 +21,22 @@ from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperat
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from tests.airflow.dags import FakeTaskInstance, clear, parse, run_next_try, start_run, sync_dag, xcom
-from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded, stand_in
-from tests.airflow.unlucky import UnluckyCommits, dies_before_commit, loses_the_answer
+from tests.airflow.dags import (
+    UnluckyCommits,
+    clear,
+    context_of,
+    dies_before_commit,
+    loses_the_answer,
+    make_task,
+    parse,
+    run_next_try,
+    start_run,
+    succeeded,
+    tried,
+    xcom,
+)
+from tests.airflow.spark_submit import LEAVES_PROCESS, ROOT, SparkSubmit, recorded, stand_in
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -40,12 +52,10 @@ def submit(connect, set_connection, sqlite_catalog, tmp_path, monkeypatch) -> It
     gc.collect()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db", "submit")
 def test_the_example_changes_what_it_says(sqlite_catalog: CatalogDatabase, on_server):
-    run = sync_dag(on_server(parse(EXAMPLE))).test()
+    run = succeeded(on_server(parse(EXAMPLE)))
 
-    assert run.state == "success"
     with open_lake(sqlite_catalog) as lake:
         assert lake.sql("FROM customers ORDER BY id") == [
             (1, "a", "BERN"),
@@ -84,11 +94,8 @@ class Unlucky(UnluckyCommits, DuckLakeSparkDeleteOperator):
     events: ClassVar[list[Callable[[Lake], Any]]] = []
 
 
-def make_task(**arguments: Any) -> Unlucky:
-    with DAG("rows", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
-        task = Unlucky(task_id="rows", retries=2, retry_delay=timedelta(0), **arguments)
-    sync_dag(dag)
-    return task
+def deleting(where: str) -> Unlucky:
+    return make_task(Unlucky, "rows", task_id="rows", table="t", where=where)
 
 
 @pytest.fixture
@@ -104,13 +111,12 @@ def files_of(lake: Lake) -> set[str]:
     return {path.name for path in Path(lake.table_snapshot("t").root).rglob("*") if path.is_file()}
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+@LEAVES_PROCESS
 @pytest.mark.usefixtures("airflow_db", "others")
 def test_a_change_is_made_once_and_again_when_the_task_is_cleared(lake):
     before = lake.current_snapshot().id
     Unlucky.events[:] = [dies_before_commit, loses_the_answer]
-    task = make_task(table="t", where="id % 10 = 3")
+    task = deleting("id % 10 = 3")
     run = start_run(task.dag)
 
     states = [run_next_try(run, task) for _ in range(3)]
@@ -131,8 +137,7 @@ def test_a_change_is_made_once_and_again_when_the_task_is_cleared(lake):
     assert (xcom(run, "rows")["snapshot_id"], lake.row_count("t")) == (before + 3, 270)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+@LEAVES_PROCESS
 @pytest.mark.usefixtures("airflow_db")
 def test_a_delete_in_between_is_a_conflict_that_leaves_nothing_behind(lake, others, sqlite_catalog):
     files = files_of(lake)
@@ -141,10 +146,8 @@ def test_a_delete_in_between_is_a_conflict_that_leaves_nothing_behind(lake, othe
         f"with Lake.connect({sqlite_catalog.sqlalchemy_url!r}) as lake, lake.transaction() as tx:\n"
         "    tx.delete_rows('t', 'id = 4')"
     )
-    task = make_task(table="t", where="id < 50")
-    run = start_run(task.dag)
-
-    assert run_next_try(run, task) == "up_for_retry"
+    task = deleting("id < 50")
+    run = tried(task, "up_for_retry")
     assert lake.row_count("t") == 299
     assert {name for name in files_of(lake) - files if not name.startswith("ducklake-")} == set()
     others.meanwhile("")
@@ -320,22 +323,20 @@ def test_the_example_of_the_guide_is_a_dag_file(tmp_path):
 def test_a_column_of_an_expression_that_does_not_exist_is_found_before_spark_starts(
     sqlite_catalog, submit, class_, arguments
 ):
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
-        lake.sql("CREATE TABLE orders AS SELECT 1 AS id")
+    by_duckdb(sqlite_catalog, "CREATE TABLE orders AS SELECT 1 AS id", data_inlining_row_limit=0)
     task = class_(task_id="change", table="main.orders", **arguments)
 
     with pytest.raises(
         AirflowFailException, match=r"Column 'nosuch' of '.*' is not in main.orders; its columns are: id"
     ):
-        task.execute({"ti": FakeTaskInstance("change"), "logical_date": None})
+        task.execute(context_of("change"))
 
     assert submit.calls == []
 
 
 @pytest.mark.usefixtures("submit")
 def test_a_column_to_match_by_that_does_not_exist_is_found_before_spark_starts(sqlite_catalog, submit):
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
-        lake.sql("CREATE TABLE orders AS SELECT 1 AS id")
+    by_duckdb(sqlite_catalog, "CREATE TABLE orders AS SELECT 1 AS id", data_inlining_row_limit=0)
     task = DuckLakeSparkMergeOperator(
         task_id="merge", table="main.orders", on=["nosuch"], sql="SELECT 1 AS id", update_all=True
     )
@@ -343,6 +344,6 @@ def test_a_column_to_match_by_that_does_not_exist_is_found_before_spark_starts(s
     with pytest.raises(
         AirflowFailException, match=r"Column 'nosuch' is not in main.orders; its columns are: id"
     ):
-        task.execute({"ti": FakeTaskInstance("merge"), "logical_date": None})
+        task.execute(context_of("merge"))
 
     assert submit.calls == []

@@ -1,8 +1,11 @@
-"""The sensor on lakes that the reference client changes: what wakes it, since when, in both modes."""
+"""The sensor on lakes that the reference client changes: what wakes it, since when, in each mode."""
 
 import asyncio
+import json
+import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -10,15 +13,28 @@ from typing import Any
 
 import duckdb
 import pytest
-from airflow.sdk import DAG, PokeReturnValue
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk import PokeReturnValue
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
-from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
-from tests.airflow.dags import parse, reschedule_count, run_once, start_run, state_of, sync_dag, xcom
+from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger, described, last_change
+from tests.airflow.dags import (
+    new_dag,
+    parse,
+    reschedule_count,
+    run_once,
+    start_run,
+    state_of,
+    succeeded,
+    sync_dag,
+    xcom,
+)
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
+pytestmark = pytest.mark.usefixtures("airflow_db")
 Commit = Callable[[str], int]
 
 CREATE = "CREATE SCHEMA sales; CREATE TABLE sales.orders (id INT, amount INT)"
@@ -279,7 +295,6 @@ with DAG("{dag_id}", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None)
 """
 
 
-@pytest.mark.usefixtures("airflow_db")
 def test_rescheduled_looks_by_fresh_operators_agree_on_when_the_run_started(commit, catalog, tmp_path):
     commit(
         f"{CREATE}; {MANY_ROWS.format(0, 30)}; {MANY_ROWS.format(30, 60)}; {MANY_ROWS.format(60, 90)};"
@@ -311,10 +326,9 @@ def test_rescheduled_looks_by_fresh_operators_agree_on_when_the_run_started(comm
     assert len({id(operator) for operator in operators}) == len(operators) == 5
 
 
-@pytest.mark.usefixtures("airflow_db")
 def test_a_rescheduled_sensor_wakes_within_a_whole_dag_run(sqlite_commit):
     sqlite_commit(CREATE)
-    with DAG("wait_and_write", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None) as dag:
+    with new_dag("wait_and_write") as dag:
         DuckLakeSnapshotSensor(
             task_id="wait", table="sales.orders", mode="reschedule", poke_interval=0, timeout=60
         )
@@ -331,14 +345,12 @@ def test_a_rescheduled_sensor_wakes_within_a_whole_dag_run(sqlite_commit):
                 write >> following
             write = following
 
-    run = sync_dag(dag).test()
+    run = succeeded(dag)
 
-    assert run.state == "success"
     assert reschedule_count(run, "wait") >= 2
     assert xcom(run, "wait")["changes"] == ["insert"]
 
 
-@pytest.mark.usefixtures("airflow_db")
 def test_a_poking_sensor_wakes_within_its_one_execution(sqlite_commit, monkeypatch):
     sqlite_commit(CREATE)
     to_come = [
@@ -354,7 +366,7 @@ def test_a_poking_sensor_wakes_within_its_one_execution(sqlite_commit, monkeypat
         sleep = staticmethod(lambda _: sqlite_commit(to_come.pop(0)))
 
     monkeypatch.setattr("airflow.sdk.bases.sensor.time", Clock)
-    with DAG("wait_poking", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None) as dag:
+    with new_dag("wait_poking") as dag:
         DuckLakeSnapshotSensor(task_id="wait", table="sales.orders")
 
     run = sync_dag(dag).test()
@@ -364,14 +376,13 @@ def test_a_poking_sensor_wakes_within_its_one_execution(sqlite_commit, monkeypat
     assert xcom(run, "wait")["changes"] == ["insert"]
 
 
-@pytest.mark.usefixtures("airflow_db")
 def test_each_run_can_go_on_where_the_last_one_stopped(sqlite_commit):
     """The recipe of docs/sensor.md."""
     first = sqlite_commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1)")
     before = (
         "{{ (ti.xcom_pull(task_ids='wait', include_prior_dates=True) or {'to_snapshot': 0})['to_snapshot'] }}"
     )
-    with DAG("wait_on_and_on", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None) as dag:
+    with new_dag("wait_on_and_on") as dag:
         DuckLakeSnapshotSensor(task_id="wait", table="sales.orders", since=before)
     sync_dag(dag)
     day = datetime(2026, 1, 1, tzinfo=UTC)
@@ -385,12 +396,214 @@ def test_each_run_can_go_on_where_the_last_one_stopped(sqlite_commit):
     assert sorted(seen_next["changes"]) == ["delete", "insert"]
 
 
-@pytest.mark.usefixtures("airflow_db")
 def test_a_wrong_word_fails_the_task_without_a_retry(sqlite_commit):
     sqlite_commit(CREATE)
-    with DAG("wait_wrongly", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None) as dag:
+    with new_dag("wait_wrongly") as dag:
         DuckLakeSnapshotSensor(task_id="wait", table="sales.orders", changes=["inserts"], retries=3)
 
     run = sync_dag(dag).test()
 
     assert (run.state, state_of(run, "wait")) == ("failed", "failed")
+
+
+# --- poke, reschedule and deferrable: one decision, so the same answer for the same lake ---
+
+INTERVAL = 0.05  # seconds between two polls
+PATIENCE = 240
+
+COMMITS = {
+    "an inlined insert": "INSERT INTO sales.orders VALUES (1000, 1)",
+    "an insert into a file": MANY_ROWS.format(500, 550),
+    "an inlined delete": "DELETE FROM sales.orders WHERE id = 1",
+    "a delete into a file": "DELETE FROM sales.orders WHERE id < 40",
+    "an update": "UPDATE sales.orders SET amount = 0 WHERE id = 2",
+    "a column": "ALTER TABLE sales.orders ADD COLUMN note VARCHAR",
+    "upkeep": "CALL ducklake_merge_adjacent_files('lake'); CALL ducklake_flush_inlined_data('lake')",
+    "another table": "CREATE TABLE sales.refunds (id INT); INSERT INTO sales.refunds VALUES (1)",
+    "a new table of the name": (
+        "DROP TABLE sales.orders; CREATE TABLE sales.orders (id INT, amount INT);"
+        "INSERT INTO sales.orders VALUES (7, 7)"
+    ),
+    "a table that takes the name": (
+        "CREATE TABLE sales.other (id INT, amount INT); INSERT INTO sales.other VALUES (5, 5);"
+        "DROP TABLE sales.orders; ALTER TABLE sales.other RENAME TO orders"
+    ),
+}
+WANTED = {"data": ("data",), "schema": ("schema",), "all": ("insert", "delete", "schema")}
+DECISIVE = (
+    "INSERT INTO sales.orders (id) VALUES (3000); DELETE FROM sales.orders WHERE id = 3000 OR id < 8;"
+    "ALTER TABLE sales.orders ADD COLUMN decisive INT"
+)
+SCENARIOS = [
+    pytest.param(COMMITS[commit], WANTED[wanted], since, id=f"{commit}, {wanted}, since {since}")
+    for commit in COMMITS
+    for wanted in WANTED
+    for since in ("snapshot", "start of run")
+]
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[Executor]:
+    """A process of its own for DuckDB: two copies of SQLite in one process break each other's locks."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+def context_of(start: datetime) -> Any:
+    return {"dag_run": SimpleNamespace(start_date=start, run_after=start)}
+
+
+def sensor_of(**arguments: Any) -> DuckLakeSnapshotSensor:
+    return DuckLakeSnapshotSensor(task_id="wait", table="sales.orders", poke_interval=INTERVAL, **arguments)
+
+
+def deferred(sensor: DuckLakeSnapshotSensor, context: Any) -> DuckLakeSnapshotTrigger:
+    """Return the trigger that the triggerer would make of what the task handed it."""
+    with pytest.raises(TaskDeferred) as raised:
+        sensor.execute(context)
+    assert raised.value.method_name == "execute_complete"
+    path, arguments = raised.value.trigger.serialize()
+    assert path == "airflow_provider_ducklake.triggers.snapshot.DuckLakeSnapshotTrigger"
+    return DuckLakeSnapshotTrigger(**json.loads(json.dumps(arguments)))
+
+
+async def event_of(trigger: DuckLakeSnapshotTrigger) -> dict[str, Any]:
+    async with asyncio.timeout(PATIENCE):
+        async for event in trigger.run():
+            return event.payload
+    raise AssertionError("the trigger ended without an event")
+
+
+async def followed(
+    trigger: DuckLakeSnapshotTrigger, steps: Iterable[Callable[[], dict[str, Any] | None]]
+) -> dict[str, Any]:
+    """Take steps while the trigger waits, and return its event.
+
+    Each step returns what a poke after it hands on: the trigger goes on waiting if that is nothing, and else
+    hands on the same.
+    """
+    waiting = asyncio.create_task(event_of(trigger))
+    for step in steps:
+        await asyncio.sleep(4 * INTERVAL)
+        assert not waiting.done()
+        expected = await asyncio.to_thread(step)
+        if expected is not None:
+            assert await waiting == {"status": "success", "xcom": expected}
+            return waiting.result()
+    raise AssertionError("no step was anything to hand on")
+
+
+def test_a_deferred_sensor_waits_for_what_comes_after_a_tag(sqlite_catalog, connect, elsewhere):
+    connect(sqlite_catalog)
+    before = commit_to(sqlite_catalog, f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        lake.tag("q3-close")
+    context = context_of(datetime.now(UTC))
+    arguments = {"changes": ("insert",), "since": "tag:q3-close"}
+    trigger = deferred(sensor_of(**arguments, deferrable=True), context)
+
+    def committed() -> dict[str, Any] | None:
+        elsewhere.submit(commit_to, sqlite_catalog, COMMITS["an inlined insert"]).result(PATIENCE)
+        return sensor_of(**arguments).poke(context).xcom_value
+
+    event = asyncio.run(followed(trigger, [committed]))
+    assert (event["xcom"]["from_snapshot"], event["xcom"]["to_snapshot"]) == (before, before + 1)
+
+
+@pytest.mark.drawn(one_in=4)
+@pytest.mark.parametrize(("sql", "changes", "since"), SCENARIOS)
+def test_the_three_modes_hand_the_same_on(sqlite_catalog, connect, elsewhere, sql, changes, since):
+    """Upkeep and other tables wake nobody; the statements after them do."""
+    connect(sqlite_catalog)
+    before = commit_to(
+        sqlite_catalog,
+        f"{CREATE}; {MANY_ROWS.format(0, 50)}; {MANY_ROWS.format(100, 150)};"
+        "DELETE FROM sales.orders WHERE id = 10; INSERT INTO sales.orders VALUES (2000, 2)",
+    )
+    context = context_of(datetime.now(UTC))
+    arguments = {"changes": changes, "since": before if since == "snapshot" else None}
+    deferring = sensor_of(**arguments, deferrable=True)
+
+    def poked() -> dict[str, Any] | None:
+        answers = [sensor_of(**arguments, mode=mode).poke(context) for mode in ("poke", "reschedule")]
+        assert answers[0].xcom_value == answers[1].xcom_value
+        return answers[0].xcom_value
+
+    def committed(sql: str) -> Callable[[], dict[str, Any] | None]:
+        at_once = sql if "CALL" in sql else f"BEGIN; {sql}; COMMIT"
+
+        def commit_and_poke() -> dict[str, Any] | None:
+            elsewhere.submit(commit_to, sqlite_catalog, at_once).result(PATIENCE)
+            return poked()
+
+        return commit_and_poke
+
+    assert poked() is None
+    trigger = deferred(deferring, context)
+
+    event = asyncio.run(followed(trigger, [committed(sql), committed(DECISIVE)]))
+
+    handed_on = deferring.execute_complete(context, event)
+    assert (handed_on["table"], handed_on["from_snapshot"]) == ("sales.orders", before)
+    assert handed_on == poked() == deferring.execute(context)  # at the first look
+    assert asyncio.run(event_of(trigger)) == event
+
+
+# --- when the rows of a table last changed, as a missed deadline reports it ---
+
+RUN = {"dag_run_id": "r1", "state": "running", "run_after": "2026-11-25T05:00:00Z"}
+
+
+@pytest.fixture
+def lake(sqlite_catalog):
+    commit_to(sqlite_catalog, "CREATE TABLE others (id INT)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        yield lake
+
+
+def test_the_newest_change_of_rows_counts_and_nothing_else(lake, sqlite_catalog):
+    commit_to(sqlite_catalog, "CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1), (2)")
+    changed = commit_to(sqlite_catalog, "DELETE FROM orders WHERE id = 1")
+    commit_to(sqlite_catalog, "INSERT INTO others VALUES (1); ALTER TABLE orders ADD COLUMN name TEXT")
+
+    found = last_change(lake, "orders")
+
+    assert (found.snapshot_id, found.is_expired) == (changed, False)
+    assert found.time == lake.snapshot_at(changed).time
+
+
+def test_of_an_expired_change_only_the_oldest_snapshot_is_known(lake, sqlite_catalog):
+    changed = commit_to(sqlite_catalog, "CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1)")
+    kept = commit_to(sqlite_catalog, "INSERT INTO others VALUES (1)")
+    commit_to(
+        sqlite_catalog,
+        f"CALL ducklake_expire_snapshots('lake', versions => {list(range(changed + 1))})",
+    )
+
+    found = last_change(lake, "orders")
+
+    assert (found.snapshot_id, found.is_expired) == (kept, True)
+    assert "orders is not fresh: not changed since snapshot" in described("orders", found, RUN)
+
+
+def test_a_table_that_does_not_exist_is_not_fresh(lake):
+    found = last_change(lake, "orders")
+
+    assert found is None
+    assert described("orders", found, RUN).startswith(
+        "orders is not fresh: it does not exist. The run r1, of"
+    )
+
+
+def test_a_table_that_has_not_changed_for_too_long_fails_the_task_of_its_health(sqlite_catalog, connect):
+    commit_to(sqlite_catalog, "CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1)")
+    connect(sqlite_catalog)
+
+    def health(hours):
+        limits = {"hours_since_change": hours}
+        return DuckLakeTableHealthOperator(task_id="health", fail_above=limits).execute({})
+
+    (table,) = health(26)["tables"]
+    assert 0 <= table["hours_since_change"] < 1
+    with pytest.raises(AirflowFailException, match=r"orders has not changed for .* hours, more than -1"):
+        health(-1)

@@ -37,8 +37,9 @@ from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from tests.airflow.dags import FakeTaskInstance, parse, sync_dag, xcom
+from tests.airflow.dags import context_of, parse, succeeded, xcom
 from tests.airflow.spark_submit import ROOT
+from tests.interop.lakes import by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.connect_server import ConnectServer, connect_server
 from tests.reference.duckdb_lake import open_lake
@@ -56,9 +57,9 @@ def lake(connect, set_connection, sqlite_catalog: CatalogDatabase, server, monke
     set_connection("connect", conn_type="spark_connect", host="127.0.0.1", port=server.port)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with open_lake(sqlite_catalog) as theirs:
-        theirs.sql("CREATE TABLE orders (id BIGINT, name VARCHAR, price DOUBLE)")
-        theirs.sql("CREATE TABLE totals (name VARCHAR, total DOUBLE)")
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE orders (id BIGINT, name VARCHAR, price DOUBLE)")
+        reference.sql("CREATE TABLE totals (name VARCHAR, total DOUBLE)")
     lake = Lake.connect(sqlite_catalog.sqlalchemy_url)
     yield lake
     lake.close()
@@ -70,7 +71,7 @@ _numbers = count()
 def run(operator: type, **arguments: Any) -> Any:
     name = f"task_{next(_numbers)}"
     task = operator(task_id=name, **CONNECT, **arguments)
-    return task.execute({"ti": FakeTaskInstance(name), "logical_date": None})
+    return task.execute(context_of(name))
 
 
 def test_each_verb_does_what_it_does_by_spark_submit(lake, sqlite_catalog, tmp_path):
@@ -121,7 +122,7 @@ def test_a_staged_write_leaves_what_its_commit_reads(lake, tmp_path):
     )
 
     commit = DuckLakeCommitOperator(task_id="commit", staged=[staged])
-    commit.execute({"ti": FakeTaskInstance("commit"), "logical_date": None})
+    commit.execute(context_of("commit"))
 
     assert lake.row_count("orders") == 1
     left = [path.name for path in Path(lake.table_snapshot("orders").root).rglob("*.json")]
@@ -146,8 +147,7 @@ def test_a_staged_write_leaves_what_its_commit_reads(lake, tmp_path):
 def test_errors_have_the_classes_that_spark_submit_gives_them(
     lake, sqlite_catalog, operator, arguments, message
 ):
-    with open_lake(sqlite_catalog) as theirs:
-        theirs.sql("INSERT INTO orders VALUES (1, 'a', 1.5)")
+    by_duckdb(sqlite_catalog, "INSERT INTO orders VALUES (1, 'a', 1.5)")
 
     with pytest.raises((AirflowFailException, DuckLakeError), match=re.escape(message)) as caught:
         run(operator, table="orders", **arguments)
@@ -177,7 +177,7 @@ def test_a_server_that_is_not_there_is_told_at_once(lake, set_connection):
     with pytest.raises(AirflowFailException, match="'elsewhere' does not exist"):
         DuckLakeSparkDeleteOperator(
             task_id="t", table="orders", where="true", spark_connect_conn_id="elsewhere"
-        ).execute({"ti": FakeTaskInstance("t"), "logical_date": None})
+        ).execute(context_of("t"))
     assert lake.current_snapshot().id == 2
 
 
@@ -276,9 +276,8 @@ def test_the_example_runs_ten_inserts_on_one_server(connect, set_connection, sql
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
 
-    run = sync_dag(parse(EXAMPLE)).test()
+    run = succeeded(parse(EXAMPLE))
 
-    assert run.state == "success"
     assert xcom(run, "count_readings") == 10_000
     with pytest.raises(ConnectionRefusedError):
         wait_until_refused(port)
@@ -391,8 +390,7 @@ def test_a_server_that_dies_leaves_nothing(connect, set_connection, sqlite_catal
     """The job waits for input that never comes; its server is killed, and comes back."""
     connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
     monkeypatch.setattr(remote, "_RETRIES", 2)
-    with open_lake(sqlite_catalog) as theirs:
-        theirs.sql("CREATE TABLE orders (id BIGINT)")
+    by_duckdb(sqlite_catalog, "CREATE TABLE orders (id BIGINT)")
     with connect_server(tmp_path / "first") as first:
         set_connection("connect", conn_type="spark_connect", host="127.0.0.1", port=first.port)
         killer = threading.Thread(target=signal_at_work, args=(first, signal.SIGKILL))

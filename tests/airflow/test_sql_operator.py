@@ -3,27 +3,31 @@
 import random
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from typing import Any, ClassVar
 
 import pytest
-from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
-from tests.airflow.dags import clear, run_next_try, start_run, sync_dag, xcom
-from tests.airflow.spark_submit import SparkSubmit, duckdb, head, stand_in
-from tests.airflow.unlucky import UnluckyCommits, dies_after_commit, dies_before_commit, loses_the_answer
+from tests.airflow.dags import (
+    UnluckyCommits,
+    clear,
+    dies_after_commit,
+    dies_before_commit,
+    loses_the_answer,
+    make_task,
+    run_next_try,
+    start_run,
+    tried,
+    xcom,
+)
+from tests.airflow.spark_submit import LEAVES_PROCESS, duckdb, head
 from tests.reference.catalogs import CatalogDatabase
 
-# SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
-    pytest.mark.usefixtures("airflow_db", "collected", "forgotten", "submit"),
-]
+pytestmark = [LEAVES_PROCESS, pytest.mark.usefixtures("airflow_db", "collected", "forgotten", "submit")]
 
 
 class Unlucky(UnluckyCommits, DuckLakeSparkSQLOperator):
@@ -34,11 +38,6 @@ class Unlucky(UnluckyCommits, DuckLakeSparkSQLOperator):
 def forgotten() -> Iterator[None]:
     yield
     Unlucky.events.clear()
-
-
-@pytest.fixture
-def submit(tmp_path, monkeypatch) -> SparkSubmit:
-    return stand_in(tmp_path / "bin", monkeypatch)
 
 
 @pytest.fixture
@@ -55,18 +54,14 @@ def lake(sqlite_catalog, connect, set_connection) -> CatalogDatabase:
     return sqlite_catalog
 
 
-def make_task(**arguments: Any) -> Unlucky:
-    with DAG("sql", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
-        task = Unlucky(task_id="sql", retries=2, retry_delay=timedelta(0), **arguments)
-    sync_dag(dag)
-    return task
+def querying(**arguments: Any) -> Unlucky:
+    return make_task(Unlucky, "sql", task_id="sql", **arguments)
 
 
 def run(**arguments: Any) -> dict[str, Any]:
     """Run a task to its success and return what it handed on."""
-    task = make_task(**arguments)
-    started = start_run(task.dag)
-    assert run_next_try(started, task) == "success"
+    task = querying(**arguments)
+    started = tried(task, "success")
     return xcom(started, "sql")
 
 
@@ -103,7 +98,7 @@ def test_a_query_without_rows_removes_skips_or_fails_as_the_task_says(lake, stat
     before = head(lake)
 
     for if_empty, state in (("fail", "failed"), ("skip", "skipped")):
-        task = make_task(sql=nothing, if_empty=if_empty)
+        task = querying(sql=nothing, if_empty=if_empty)
         assert run_next_try(start_run(task.dag), task) == state
     assert (head(lake), daily(lake)) == (before, COUNTED)
 
@@ -169,7 +164,7 @@ def test_spark_views_are_read(lake):
     run(sql="CREATE TABLE found AS SELECT * FROM bigger")
 
     assert duckdb(lake, "FROM found") == [(2, 20)]
-    task = make_task(sql="CREATE TABLE x AS SELECT * FROM odd")
+    task = querying(sql="CREATE TABLE x AS SELECT * FROM odd")
     assert run_next_try(start_run(task.dag), task) == "failed"
 
 
@@ -179,10 +174,8 @@ def test_a_table_changed_meanwhile_is_a_conflict(lake, submit):
         "from tests.reference.duckdb_lake import open_lake\n"
         f"with open_lake({lake.attach_string!r}, {lake.data_path!r}) as lake: lake.sql({sql!r})"
     )
-    task = make_task(sql="INSERT OVERWRITE flights SELECT * FROM flights WHERE id = 1")
-    started = start_run(task.dag)
-
-    assert run_next_try(started, task) == "up_for_retry"
+    task = querying(sql="INSERT OVERWRITE flights SELECT * FROM flights WHERE id = 1")
+    started = tried(task, "up_for_retry")
     submit.meanwhile("")
     assert run_next_try(started, task) == "success"
     assert duckdb(lake, "FROM flights") == [(1, date(2026, 1, 1), 10)]
@@ -264,10 +257,8 @@ def test_expired_changes_are_an_error_until_all_is_made_anew(lake):
     duckdb(lake, "INSERT INTO flights VALUES (4, '2026-01-03', 1)")
     newest = head(lake)
     duckdb(lake, f"CALL ducklake_expire_snapshots('lake', versions => [{newest - 1}])")
-    task = make_task(sql=ADD_CHANGES, incremental=True)
-    started = start_run(task.dag)
-
-    assert run_next_try(started, task) == "failed"
+    task = querying(sql=ADD_CHANGES, incremental=True)
+    started = tried(task, "failed")
     with pytest.raises(
         AirflowFailException, match=rf"after snapshot 3 up to snapshot {newest} .*full_refresh=True"
     ):
@@ -282,27 +273,23 @@ def test_expired_changes_are_an_error_until_all_is_made_anew(lake):
 
 def test_a_cleared_task_consumes_the_same_again(lake):
     duckdb(lake, "CREATE TABLE copied (id INT, seen BIGINT)")
-    task = make_task(sql=COPY, incremental=True)
-    first = start_run(task.dag)
-    assert run_next_try(first, task) == "success"
+    task = querying(sql=COPY, incremental=True)
+    first = tried(task, "success")
     duckdb(lake, "INSERT INTO flights VALUES (4, '2026-01-03', 1)")
-    second = start_run(task.dag)
-    assert run_next_try(second, task) == "success"
+    second = tried(task, "success")
 
     for started in (second, first, second):
         clear(started, "sql")
         assert run_next_try(started, task) == "success"
 
     assert duckdb(lake, "SELECT id FROM copied ORDER BY id") == [(1,), (2,), (3,), (4,)]
-    third = start_run(task.dag)
-    assert run_next_try(third, task) == "success"
+    tried(task, "success")
     assert duckdb(lake, "SELECT count(*) FROM copied") == [(4,)]
 
 
 def test_a_cleared_task_that_overwrites_goes_on_from_its_mark(lake):
-    task = make_task(sql=ADD_CHANGES, incremental=True)
-    started = start_run(task.dag)
-    assert run_next_try(started, task) == "success"
+    task = querying(sql=ADD_CHANGES, incremental=True)
+    started = tried(task, "success")
     duckdb(lake, "INSERT INTO flights VALUES (4, '2026-01-03', 1)")
     clear(started, "sql")
 
@@ -316,7 +303,7 @@ EVENTS = [nullcontext, dies_before_commit, dies_after_commit, loses_the_answer]
 
 def test_ten_commits_consumed_bit_by_bit_are_a_full_recomputation(lake, seed):
     choose = random.Random(f"{seed} flights")
-    task = make_task(sql=ADD_CHANGES, incremental=True)
+    task = querying(sql=ADD_CHANGES, incremental=True)
     for number in range(10):
         duckdb(lake, drawn_commit(choose, number))
         if choose.random() < 0.3:
@@ -327,8 +314,7 @@ def test_ten_commits_consumed_bit_by_bit_are_a_full_recomputation(lake, seed):
             if choose.random() < 0.3:
                 duckdb(lake, drawn_commit(choose, 100 + number))
         Unlucky.events.clear()
-    final = start_run(task.dag)
-    assert run_next_try(final, task) == "success"
+    tried(task, "success")
 
     assert daily(lake) == recomputed(lake)
 
@@ -363,7 +349,7 @@ def drawn_commit(choose: random.Random, number: int) -> str:
 )
 def test_arguments_that_do_not_go_together(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
-        make_task(**arguments)
+        querying(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -385,7 +371,7 @@ def test_arguments_that_do_not_go_together(arguments, message):
 )
 @pytest.mark.usefixtures("lake")
 def test_bad_input_is_refused_before_any_job(submit, arguments, message):
-    task = make_task(**arguments)
+    task = querying(**arguments)
 
     with pytest.raises(AirflowFailException, match=message):
         task.execute({"ti": start_run(task.dag).get_task_instance("sql"), "logical_date": None})

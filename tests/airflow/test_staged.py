@@ -3,11 +3,10 @@
 import re
 import tempfile
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,39 +19,30 @@ from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator, DuckLakeDiscardStagedOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from tests.airflow.dags import clear, mapped_xcoms, parse, run_next_try, start_run, state_of, sync_dag, xcom
-from tests.airflow.spark_submit import SparkSubmit, duckdb, files_below, head, stand_in
-from tests.airflow.unlucky import UnluckyCommits, loses_the_answer
+from tests.airflow.dags import (
+    UnluckyCommits,
+    clear,
+    context_of,
+    loses_the_answer,
+    mapped_xcoms,
+    new_dag,
+    parse,
+    run_next_try,
+    start_run,
+    state_of,
+    succeeded,
+    sync_dag,
+    xcom,
+)
+from tests.airflow.spark_submit import LEAVES_PROCESS, duckdb, files_below, head
 from tests.interop import staging
 from tests.reference.catalogs import CatalogDatabase
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
-    pytest.mark.usefixtures("airflow_db", "spark_conn"),
-]
+pytestmark = [LEAVES_PROCESS, pytest.mark.usefixtures("airflow_db", "spark_conn")]
 NUMBERS = count()
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "example_dags" / "example_ducklake_staged_writes.py"
 PAGE = ROOT / "docs" / "staged_writes.md"
-
-
-class Try:
-    """A task instance at some try; `generation` is the first since it was last cleared."""
-
-    dag_id, run_id, map_index = "dag", "run", -1
-    log_url = "http://localhost:8080/dags/dag"
-    id = property(lambda _: uuid4())
-
-    def __init__(self, task_id: str, try_number: int = 1, generation: int = 1) -> None:
-        self.task_id = task_id
-        self.try_number = try_number
-        self.max_tries = generation - 1
-
-
-@pytest.fixture
-def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
-    return stand_in(tmp_path / "bin", monkeypatch)
 
 
 @pytest.fixture
@@ -83,7 +73,7 @@ def stage_by_job(source: str, table: str = "main.orders", **arguments: Any) -> d
     operator = DuckLakeSparkInsertOperator(
         task_id="stage", table=table, source=source, stage_only=True, **arguments
     )
-    return operator.execute({"ti": Try("stage"), "logical_date": None})
+    return operator.execute(context_of("stage"))
 
 
 def stage(catalog: CatalogDatabase, table: str, *ids: int, creates: bool = False) -> dict[str, Any]:
@@ -97,14 +87,14 @@ def stage(catalog: CatalogDatabase, table: str, *ids: int, creates: bool = False
 def commit(*staged: Any, try_number: int = 1, generation: int = 1, **arguments: Any) -> dict[str, Any]:
     arguments.setdefault("task_id", "commit")
     operator = DuckLakeCommitOperator(staged=list(staged), retries=0, **arguments)
-    with DAG("dag", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+    with new_dag("dag") as dag:
         dag.add_task(operator)
-    return operator.execute({"ti": Try(operator.task_id, try_number, generation), "logical_date": None})
+    return operator.execute(context_of(operator.task_id, try_number, generation))
 
 
 def discard(*staged: Any) -> list[str]:
     operator = DuckLakeDiscardStagedOperator(task_id="discard", staged=list(staged))
-    return operator.execute({"ti": Try("discard")})["discarded"]
+    return operator.execute(context_of("discard"))["discarded"]
 
 
 # --- without a run ---
@@ -238,7 +228,9 @@ def test_a_conflict_leaves_everything_staged(lake):
     before = files_below(lake)
     duckdb(lake, "ALTER TABLE orders ADD COLUMN late INT")
 
-    with pytest.raises(errors.TransactionConflictError, match="insert into it, but snapshot 3 altered it"):
+    with pytest.raises(
+        errors.TransactionConflictError, match="insert into it, and in the meantime snapshot 3"
+    ):
         commit(staged)
 
     assert (ids(lake), ids(lake, "lines"), files_below(lake)) == ([], [], before)
@@ -277,7 +269,7 @@ def test_a_retry_finds_the_commit_and_removes_what_was_left(lake):
     unlucky = CommitsThen(task_id="commit", staged=staged, message="both")
     unlucky.events.append(loses_the_answer)
     with pytest.raises(errors.CommitStateUnknownError):
-        unlucky.execute({"ti": Try("commit"), "logical_date": None})
+        unlucky.execute(context_of("commit"))
     assert len(files_below(lake)) > 2
 
     assert commit(staged, try_number=2) == {
@@ -344,7 +336,7 @@ def test_the_example_of_the_page_parses(tmp_path):
 
 def make_dag(paths: list[str]) -> DAG:
     """Stage orders by mapped tasks and lines by another, commit them, discard what is left."""
-    with DAG(f"staged_{next(NUMBERS)}", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+    with new_dag(f"staged_{next(NUMBERS)}") as dag:
         orders = DuckLakeSparkInsertOperator.partial(
             task_id="orders", table="main.fresh", create_table=True, stage_only=True
         ).expand(source=paths[1:])
@@ -404,7 +396,7 @@ def test_the_teardown_removes_what_is_not_committed(lake, rows, what_fails):
 def test_a_staging_task_that_fails_stages_anew_and_its_clear_replaces_its_rows(lake, rows, submit, tmp_path):
     """Clearing the commit clears what it was set up by, as Airflow does for setups."""
     died = tmp_path / "died"
-    with DAG(f"staged_{next(NUMBERS)}", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+    with new_dag(f"staged_{next(NUMBERS)}") as dag:
         orders = DuckLakeSparkInsertOperator(
             task_id="orders", table="main.orders", source=rows(1), stage_only=True, retries=1
         )
@@ -436,9 +428,8 @@ def test_the_example_commits_what_two_real_jobs_staged(
     connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    run = sync_dag(on_server(parse(EXAMPLE))).test()
+    run = succeeded(on_server(parse(EXAMPLE)))
 
-    assert run.state == "success"
     committed = xcom(run, "commit")
     assert (committed["tables"], committed["rows_added"]) == (["main.orders", "main.order_lines"], 7)
     assert xcom(run, "audit") == {"orders": 3, "lines": 4}

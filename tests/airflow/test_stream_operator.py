@@ -18,7 +18,6 @@ from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
@@ -34,20 +33,14 @@ from airflow_provider_ducklake.lake.writes.verb import Results
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from tests.airflow import streams
-from tests.airflow.dags import parse
-from tests.airflow.spark_submit import ROOT, recorded
-from tests.airflow.unlucky import loses_the_answer
+from tests.airflow.dags import context_of, loses_the_answer, parse
+from tests.airflow.spark_submit import LEAVES_PROCESS, ROOT, recorded
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase, file_catalog
-from tests.reference.duckdb_lake import open_lake
 from tests.spark.conftest import spark  # noqa: F401 - a fixture
 
-# SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
-pytestmark = [
-    pytest.mark.drawn(one_in=2),
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
-]
+pytestmark = [pytest.mark.drawn(one_in=2), LEAVES_PROCESS]
 
 
 class WorkerKilledError(BaseException):
@@ -87,19 +80,6 @@ class Here:
         return Results.of(job_io.read_outcome(request, storage_options))
 
 
-class Try:
-    """A task instance at some try."""
-
-    dag_id, run_id, map_index = "dag", "run", -1
-    log_url = "http://localhost:8080/dags/dag"
-    id = property(lambda _: uuid4())
-
-    def __init__(self, try_number: int, task_id: str = "stream") -> None:
-        self.try_number = try_number
-        self.max_tries = 9
-        self.task_id = task_id
-
-
 class Stream:
     """A folder of JSON files, a table `events (id INT, kind VARCHAR)` and what is between them."""
 
@@ -112,8 +92,7 @@ class Stream:
         self.sql("CREATE TABLE events (id INT, kind VARCHAR)")
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        with open_lake(self.catalog, data_inlining_row_limit=0) as lake:
-            return lake.sql(statement)
+        return by_duckdb(self.catalog, statement, data_inlining_row_limit=0)
 
     def add(self, *files: list[tuple[int, str]]) -> None:
         """Add files, each of which becomes a batch, in order."""
@@ -128,7 +107,7 @@ class Stream:
         dies = arguments.pop("dies", False)
         operator = class_(**fields | {"transform": f"{streams.__name__}:{transform}"} | arguments)
         operator.dies = dies
-        return operator.execute({"ti": Try(2, operator.task_id), "logical_date": None})
+        return operator.execute(context_of(operator.task_id, 2, generation=10))
 
     @property
     def ids(self) -> list[int]:
@@ -337,7 +316,7 @@ def test_a_table_altered_before_the_commit_takes_the_batch_by_its_files(stream):
     paths = [file["path"] for file in json.loads(record.read_text())["data_files"]]
     DuckLakeAddFilesOperator(
         task_id="add", table="main.events", paths=paths, allow_missing=True, retries=0
-    ).execute({"ti": Try(1, "add"), "logical_date": None})
+    ).execute(context_of("add"))
     record.unlink()
     assert stream.run("with_note")["batches"] == 1
     assert stream.sql("SELECT id, note FROM events ORDER BY id") == [(1, "none"), (3, "new")]
@@ -384,8 +363,7 @@ def test_a_stream_goes_on_into_a_table_that_a_restore_created_when_it_is_told_so
     stream.run(table="s.events")
     with Lake.connect(stream.catalog.sqlalchemy_url) as lake:
         then = lake.current_snapshot().id
-        with lake.transaction() as tx:
-            tx.drop_schema("s", cascade=True)
+        alone(lake).drop_schema("s", cascade=True)
         lake.restore(schema="s", at=int(then))
 
     with pytest.raises(AirflowFailException, match=rf"If a restore .* remove {stream.checkpoint}/ducklake/"):
@@ -461,7 +439,7 @@ def work(stream: Stream, tries: int) -> None:
     """Execute the task, as a worker does."""
     fields = {"task_id": "stream", "retries": 9, "table": "events", "checkpoint": str(stream.checkpoint)}
     operator = DuckLakeSparkStreamOperator(**fields, transform="streams:slow", py_files=streams.__file__)
-    operator.execute({"ti": Try(tries), "logical_date": None})
+    operator.execute(context_of("stream", tries, generation=10))
 
 
 @pytest.mark.kills

@@ -13,6 +13,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, UntrustedValueError
 from tests.catalogs.database_roles import Users, all_of, run, users
+from tests.interop.lakes import alone
 from tests.reference import mariadb, postgres
 from tests.reference.catalogs import CatalogDatabase, data_directory
 
@@ -197,8 +198,7 @@ Verb = Callable[[Lake], object]
 
 
 def _delete(lake: Lake) -> None:
-    with lake.transaction() as tx:
-        tx.delete_rows("w", "id = 1")
+    alone(lake).delete_rows("w", "id = 1")
 
 
 LOOKS: tuple[Verb, ...] = (
@@ -262,8 +262,7 @@ def template(server_port, tmp_path_factory) -> Iterator[Users]:
 
 def _fill(catalog: CatalogDatabase) -> None:
     with Lake.connect(catalog.sqlalchemy_url) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("w", {"id": "int64"})
+        alone(lake).create_table("w", {"id": "int64"})
         lake.append_arrow("w", MANY)
         _delete(lake)
         lake.append_arrow("w", ROWS)
@@ -371,8 +370,7 @@ def mariadb_users(new_catalog) -> Iterator[Users]:
     catalog = new_catalog("mariadb")
     with users(catalog) as people:
         with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-            with lake.transaction() as tx:
-                tx.create_table("w", {"id": "int64"})
+            alone(lake).create_table("w", {"id": "int64"})
             lake.tag("kept")  # which makes the table of tags
         people.grant()
         everything = all_of(catalog.database)

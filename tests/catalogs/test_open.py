@@ -4,17 +4,24 @@ import gc
 import logging
 import shutil
 import sqlite3
+import subprocess
+import sys
+import tomllib
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 import pytest
 from psycopg import sql
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import QueuePool
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.catalogs.database_roles import run
+from tests.interop.lakes import alone
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -100,8 +107,7 @@ def test_a_catalog_with_columns_of_a_newer_version_is_read_and_found(lake_catalo
     execute(lake_catalog, "ALTER TABLE ducklake_schema ADD COLUMN parent_schema_id BIGINT")
 
     with Lake.connect(lake_catalog.sqlalchemy_url) as lake:
-        with lake.transaction() as tx:
-            tx.create_schema("s")
+        alone(lake).create_schema("s")
         (found,) = lake.verify()
         assert (found.code.value, found.objects) == (
             "columns-too-new",
@@ -262,8 +268,7 @@ def test_a_missing_database_and_an_unreachable_server_are_named(postgres_catalog
 def test_a_metadata_schema_holds_a_lake_of_its_own(postgres_catalog):
     url = postgres_catalog.sqlalchemy_url
     with Lake.create(url, postgres_catalog.data_path, metadata_schema='Odd "schema"') as lake:
-        with lake.transaction() as tx:
-            tx.create_schema("s")
+        alone(lake).create_schema("s")
         with pytest.raises(errors.NotADuckLakeError):
             Lake.connect(url)
         with pytest.raises(errors.NotADuckLakeError):
@@ -280,14 +285,12 @@ def test_an_open_lake_follows_its_file(sqlite_catalog, tmp_path):
     file, backup = Path(sqlite_catalog.location), tmp_path / "backup"
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
         shutil.copy(file, backup)
-        with lake.transaction() as tx:
-            tx.create_schema("s")
+        alone(lake).create_schema("s")
         assert lake.current_snapshot().id == 1
 
         backup.replace(file)
         assert lake.current_snapshot().id == 0
-        with lake.transaction() as tx:
-            tx.create_schema("other")
+        alone(lake).create_schema("other")
         assert lake.reads.schema("other") is not None
 
         file.unlink()
@@ -328,3 +331,184 @@ def test_what_no_retry_cures_of_a_connection_is_an_error_of_its_own(new_catalog,
 
     with pytest.raises(errors.CatalogAddressError, match="the task is not retried"):
         Lake.connect(url)
+
+
+# --- a driver that is not installed ---
+
+SCRIPT = """
+import sys
+sys.modules[sys.argv[2]] = None
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+try:
+    Lake.create(sys.argv[1], "/data")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+EXPORT = """
+import sys
+sys.modules["duckdb"] = sys.modules["duckdb_engine"] = None
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+lake = Lake.create(f"sqlite:///{sys.argv[1]}/lake.sqlite", f"{sys.argv[1]}/data/")
+print(lake.export_catalog(f"{sys.argv[1]}/frozen.sqlite").format)
+try:
+    lake.export_catalog(f"{sys.argv[1]}/frozen.ducklake")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+MACRO = """
+import sys
+sys.modules["duckdb"] = None
+from airflow_provider_ducklake.lake import parse_ddl
+try:
+    parse_ddl("CREATE TABLE t (i INTEGER); CREATE MACRO m(a) AS a")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def installing(extra: str) -> str:
+    """Return the packages of an extra: those of ours are on no index."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    return " ".join(map(repr, project["optional-dependencies"][extra]))
+
+
+def test_a_lake_is_frozen_into_sqlite_without_duckdb_and_else_the_extra_is_named(tmp_path):
+    arguments = [sys.executable, "-c", EXPORT, str(tmp_path)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+
+    made, refused = done.stdout.splitlines()
+    assert made == "sqlite"
+    assert refused.startswith("CatalogUnavailableError")
+    assert f"{tmp_path}/frozen.ducklake: its driver is not installed here" in refused
+    assert f"pip install {installing('duckdb')}" in refused
+
+
+def test_a_macro_needs_duckdb_and_names_its_package():
+    done = subprocess.run([sys.executable, "-c", MACRO], capture_output=True, text=True, check=True)
+
+    name, _, message = done.stdout.partition(" ")
+    assert name == "UnsupportedFeatureError"
+    assert message.endswith(f"pip install {installing('duckdb').split()[0]}.\n")
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "extra"),
+    [
+        ("postgresql://u@127.0.0.1:1/d", "psycopg", "postgres"),
+        ("mysql://u@127.0.0.1:1/d", "pymysql", "mysql"),
+        ("duckdb:///{folder}/lake.duckdb", "duckdb_engine", "duckdb"),
+        ("duckdb:///{folder}/lake.duckdb", "pytz", "duckdb"),
+    ],
+)
+def test_a_missing_driver_is_named_with_its_extra(url, module, extra, tmp_path):
+    arguments = [url.format(folder=tmp_path), module]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.startswith("CatalogUnavailableError")
+    assert f"missing: {module}" in done.stdout
+    assert f"pip install {installing(extra)}" in done.stdout
+
+
+# --- on PostgreSQL a lake is in one schema, and nothing is looked up elsewhere ---
+
+
+@pytest.fixture
+def postgres(new_catalog):
+    return new_catalog("postgres")
+
+
+def _with(url: str, options: str) -> str:
+    return f"{url}&options={quote(options)}"
+
+
+def _schema(lake: Lake) -> str | None:
+    return lake.opened.catalog.tables.metadata_schema
+
+
+def test_a_lake_is_made_and_found_where_the_users_path_says(postgres):
+    run(postgres, "CREATE SCHEMA mine")
+    url = _with(postgres.sqlalchemy_url, "-c search_path=mine,public")
+
+    with Lake.create(url, postgres.data_path) as made, Lake.connect(url) as found:
+        assert (_schema(made), _schema(found)) == ("mine", "mine")
+
+    with pytest.raises(errors.AlreadyExistsError):
+        Lake.create(_with(postgres.sqlalchemy_url, "-c search_path=public,mine"), postgres.data_path)
+
+
+def test_a_lake_is_made_in_public_unless_somebody_says_otherwise(postgres):
+    with Lake.create(postgres.sqlalchemy_url, postgres.data_path) as lake:
+        assert _schema(lake) == "public"
+
+
+def test_a_path_without_a_schema_is_an_error_that_says_what_to_give(postgres):
+    with pytest.raises(errors.InvalidInputError, match="give metadata_schema"):
+        Lake.create(_with(postgres.sqlalchemy_url, "-c search_path=nowhere"), postgres.data_path)
+
+
+@pytest.mark.parametrize("schema", ["public", "mine"])
+def test_clients_exclude_each_other_whether_the_schema_is_given_or_found(postgres, schema):
+    run(postgres, "CREATE SCHEMA mine")
+    url = _with(postgres.sqlalchemy_url, f"-c search_path={schema}")
+    Lake.create(url, postgres.data_path).close()
+
+    hasty = _with(postgres.sqlalchemy_url, f"-c search_path={schema} -c lock_timeout=200")
+    with Lake.connect(url) as found, Lake.connect(hasty, metadata_schema=schema) as given:
+        one, other = (lake.opened.catalog.dialect for lake in (found, given))
+        with one.writing(), pytest.raises(OperationalError, match="lock timeout"), other.writing():
+            pass
+        with other.writing():
+            pass
+
+
+def test_options_of_the_url_are_kept_and_values_are_read_as_ever(postgres):
+    url = _with(postgres.sqlalchemy_url, "-c lock_timeout=7s -c timezone=Asia/Tokyo -c datestyle=German")
+
+    with Lake.create(url, postgres.data_path) as lake:
+        with lake.opened.reading() as connection:
+            shown = [
+                connection.execute(text(f"SHOW {one}")).scalar_one()
+                for one in ("lock_timeout", "timezone", "datestyle", "search_path", "row_security")
+            ]
+        assert lake.current_snapshot().time.tzinfo is not None
+
+    assert shown == ["7s", "UTC", "ISO, DMY", "pg_catalog, pg_temp", "off"]
+
+
+def test_every_transaction_has_our_path_also_after_a_commit(postgres):
+    created = Lake.create(postgres.sqlalchemy_url, postgres.data_path)
+    with created as lake, lake.opened.catalog.dialect.writing() as connection:
+        connection.commit()
+        path = connection.execute(text("SHOW search_path")).scalar_one()
+
+    assert path == "pg_catalog, pg_temp"
+
+
+def test_nothing_is_written_while_reading(postgres):
+    with Lake.create(postgres.sqlalchemy_url, postgres.data_path) as lake:
+        tables = lake.opened.catalog.tables
+        with (
+            pytest.raises(errors.CatalogRefusedError, match="read-only transaction"),
+            lake.opened.reading() as connection,
+        ):
+            connection.execute(tables["tag"].delete())
+
+
+def test_an_expiry_drops_no_table_that_cannot_hold_rows_of_the_lost_one(postgres):
+    with Lake.create(postgres.sqlalchemy_url, postgres.data_path) as lake:
+        alone(lake).create_table("t", {"i": "int64"})
+        alone(lake).drop_table("t")
+        run(
+            postgres,
+            "CREATE TABLE payroll (id int)",
+            "INSERT INTO ducklake_inlined_data_tables VALUES (1, 'payroll', 1)",
+        )
+
+        with pytest.raises(errors.UntrustedValueError, match="names 'payroll'"):
+            lake.expire_snapshots(keep_last=1)
+
+        run(postgres, "SELECT FROM payroll")

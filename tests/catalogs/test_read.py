@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from tests.interop.lakes import alone
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
@@ -254,7 +255,6 @@ def test_a_table_of_the_catalog_that_we_do_not_know_does_no_harm(sqlite_catalog,
         connection.execute("ALTER TABLE ducklake_data_file ADD COLUMN row_group_count BIGINT")
         connection.execute("INSERT INTO ducklake_metadata VALUES ('unheard_of', 'x', NULL, NULL)")
 
-    with lake.transaction() as tx:
-        tx.append_arrow("t", pa.table({"i": pa.array([2], pa.int32())}))
+    alone(lake).append_arrow("t", pa.table({"i": pa.array([2], pa.int32())}))
 
     assert sorted(lake.read_arrow("t").column("i").to_pylist()) == [1, 2]

@@ -28,6 +28,7 @@ from tests.catalogs.database_roles import Users, as_user, blocks, drop_roles, ru
 from tests.concurrency.arrow_jobs import ArrowSubmitter
 from tests.concurrency.test_concurrent_verbs import Lakes
 from tests.concurrency.verbs import STATEMENTS, VERBS, Pair, PausingLake, write_given
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -102,8 +103,7 @@ def _views(lake: Lake, t: str) -> None:
         tx.comment_on_view("v", "all of them")
         tx.comment_on_table(t, None)
         tx.rename_view("v", "w")
-    with lake.transaction() as tx:
-        tx.drop_view("w")
+    alone(lake).drop_view("w")
 
 
 MORE: dict[str, Callable[[Lake, str], object]] = {
@@ -171,7 +171,7 @@ def all_files(catalog: CatalogDatabase) -> set[Path]:
     return {one for one in Path(catalog.data_path).rglob("*") if one.is_file()}
 
 
-def alone(name: str, act: Callable[[], object], catalog: CatalogDatabase) -> Callable[[], object]:
+def tidied(name: str, act: Callable[[], object], catalog: CatalogDatabase) -> Callable[[], object]:
     """Return the act; one that compacts leaves files in these tests, which its job would keep records of."""
     if "files" not in name:
         return act
@@ -200,7 +200,7 @@ def outcome(act: Callable[[], object]) -> str:
 def refused(admin: CatalogDatabase, acts: dict[str, Callable[[], object]]) -> None:
     """Try everything; nothing of it is done, and nothing is left of it but jobs that were given up."""
     before, there = dump_catalog(admin), all_files(admin)
-    found = {name: outcome(alone(name, act, admin)) for name, act in acts.items()}
+    found = {name: outcome(tidied(name, act, admin)) for name, act in acts.items()}
     assert found == dict.fromkeys(acts, "refused")
     after = dump_catalog(admin)
     assert all(one["released_at"] is not None for one in after.get("airflow_ducklake_job", ()))
@@ -291,8 +291,7 @@ def test_duckdb_has_the_same_roles(new_catalog, files, seed, size):
         made.grant()
         for number, statement in enumerate(of_writers):
             pair = new_pair(made.of("writer"), files, number)
-            with open_lake(made.of("writer")) as duck:
-                duck.sql(statement.text.replace("{s}", pair.schema))
+            by_duckdb(made.of("writer"), statement.text.replace("{s}", pair.schema))
         pair = new_pair(made.of("writer"), files, len(of_writers))
 
         with open_lake(made.of("reader")) as duck:
@@ -321,8 +320,8 @@ def test_duckdb_reads_mariadb_as_a_reader(mariadb_catalog, files):
         made.grant()
         pair = new_pair(made.of("writer"), files)
 
-        with open_lake(made.of("reader"), read_only=True) as duck:
-            assert duck.sql(f"SELECT count(*) FROM {pair.schema}.t") == [(79,)]
+        with open_lake(made.of("reader"), read_only=True) as reference:
+            assert reference.sql(f"SELECT count(*) FROM {pair.schema}.t") == [(79,)]
         with open_lake(made.of("reader")) as duck, pytest.raises(duckdb.Error, match="denied"):
             duck.sql(f"CREATE TABLE {pair.schema}.x (i INTEGER)")
 
@@ -349,8 +348,7 @@ def test_several_people_write_as_one_role(postgres_catalog, files):
         with Lake.connect(bob.sqlalchemy_url) as lake, lake.transaction() as tx:
             tx.delete_rows(t, "id = 100")
             tx.append_arrow(t, given_rows())
-        with open_lake(ann) as duck:
-            duck.sql(f"DELETE FROM {t} WHERE id IN (1, 101)")
+        by_duckdb(ann, f"DELETE FROM {t} WHERE id IN (1, 101)")
         with Lake.connect(made.of("maintainer").sqlalchemy_url) as lake:
             assert lake.flush_inlined_data()
             assert lake.verify() == []
@@ -359,8 +357,7 @@ def test_several_people_write_as_one_role(postgres_catalog, files):
 
 def test_a_writer_flushes_rows_that_were_inlined_before_the_grants(postgres_catalog):
     with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", given_rows().schema)
+        alone(lake).create_table("t", given_rows().schema)
         lake.append_arrow("t", given_rows())
     with users(postgres_catalog) as made:
         made.grant()
@@ -480,10 +477,8 @@ def test_a_database_whose_name_looks_like_another_ones_is_not_granted(mariadb_ca
 def test_restores_that_only_snapshots_tell_of_are_not_forgotten(postgres_catalog):
     """The table of restores begins with them, whoever makes it."""
     with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int64"})
-        with lake.transaction() as tx:
-            tx.append_arrow("t", pa.table({"id": pa.array([1], pa.int64())}))
+        alone(lake).create_table("t", {"id": "int64"})
+        alone(lake).append_arrow("t", pa.table({"id": pa.array([1], pa.int64())}))
         lake.restore("t", at=1)
         known = lake.reads.restored_tables()
         run(postgres_catalog, "DROP TABLE airflow_ducklake_restore")
@@ -518,8 +513,7 @@ def test_the_pages_own_names_work(postgres_catalog):
     try:
         run(catalog, make, grant, join)
         with Lake.connect(as_user(catalog, "etl").sqlalchemy_url) as lake:
-            with lake.transaction() as tx:
-                tx.create_table("t", {"id": "int64"})
+            alone(lake).create_table("t", {"id": "int64"})
             with pytest.raises(
                 CatalogRefusedError, match=r"The user ducklake_writer lacks .*DELETE on ducklake_"
             ):

@@ -1,12 +1,15 @@
-"""Reads take few round trips to PostgreSQL, and few statements elsewhere, whatever they find."""
+"""Count what goes to PostgreSQL and comes back: BEGIN and ROLLBACK as well as questions."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from psycopg import pq as libpq
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -18,8 +21,40 @@ from airflow_provider_ducklake.lake.writes.insert import Insert
 from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update
 from airflow_provider_ducklake.lake.writes.run import run
 from airflow_provider_ducklake.lake.writes.verb import Commit, Verb
-from tests.catalogs.round_trips import round_trips
 from tests.concurrency.arrow_jobs import ArrowSubmitter
+from tests.interop.lakes import alone
+
+_REQUEST = re.compile(r"^F\t\d+\t(?:Query|Sync)(.*)$", re.MULTILINE)
+# What SQLAlchemy asks the first connection of each engine.
+_FIRST_ASKED = re.compile(
+    r"^[^\n]*pg_catalog\.version.*?standard_conforming_strings\"\n", re.DOTALL | re.MULTILINE
+)
+
+
+@contextmanager
+def round_trips(folder: Path) -> Iterator[list[str]]:
+    """Yield a list that holds, after the block, what connections opened within it asked, as libpq saw it."""
+    requests: list[str] = []
+    opened: list[psycopg.Connection] = []
+    with (folder / "trace").open("w+", encoding="utf-8") as file:
+
+        def trace(connection: psycopg.Connection, _record: object) -> None:
+            connection.pgconn.trace(file.fileno())
+            connection.pgconn.set_trace_flags(libpq.Trace.SUPPRESS_TIMESTAMPS)
+            opened.append(connection)
+
+        event.listen(Engine, "connect", trace)
+        try:
+            yield requests
+        finally:
+            event.remove(Engine, "connect", trace)
+            for connection in opened:
+                if not connection.closed:
+                    connection.pgconn.untrace()
+        file.seek(0)
+        lines = "\n".join(_REQUEST.findall(file.read())) + "\n"
+    requests += _FIRST_ASKED.sub("", lines).splitlines()
+
 
 WHERE = "i > 10 AND price < 400"
 
@@ -35,18 +70,15 @@ def _rows(*numbers: int) -> pa.Table:
 
 
 def _fill(lake: Lake) -> None:
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int64", "price": "float64"}, partition_by=["bucket(2, i)"])
+    alone(lake).create_table("t", {"i": "int64", "price": "float64"}, partition_by=["bucket(2, i)"])
     lake.append_arrow("t", _rows(*range(1000)))
 
 
 def _fill_the_catalog(lake: Lake) -> None:
     """Leave rows of two layouts, and deletes, in the catalog."""
     lake.append_arrow("t", _rows(1000, 1001))
-    with lake.transaction() as tx:
-        tx.delete_rows("t", "i = 12 OR i = 1001")
-    with lake.transaction() as tx:
-        tx.add_column("t", "note", "varchar")
+    alone(lake).delete_rows("t", "i = 12 OR i = 1001")
+    alone(lake).add_column("t", "note", "varchar")
     lake.append_arrow("t", _rows(1002).append_column("note", pa.array(["x"])))
 
 
@@ -89,8 +121,7 @@ def test_a_look_for_changes_takes_two_round_trips_whatever_it_finds(postgres, tm
         _fill(lake)
         since = lake.current_snapshot().id
         for number in range(count):
-            with lake.transaction() as tx:
-                tx.delete_rows("t", f"i = {number}")
+            alone(lake).delete_rows("t", f"i = {number}")
 
     with round_trips(tmp_path) as requests, Lake.connect(postgres.sqlalchemy_url) as lake:
         found = lake.reads.possible_changes("t", since, ["delete"])
@@ -158,8 +189,7 @@ def _table_with_deletes(url: str, data_path: str, folder: Path, inlining: int) -
     """Make a table of one file that has lost a row, and the provider's own tables."""
     with Lake.create(url, data_path) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int64", "note": "varchar"})
+        alone(lake).create_table("t", {"id": "int64", "note": "varchar"})
         lake.append_arrow("t", pa.table({"id": range(100), "note": ["a"] * 100}))
         lake.set_option("data_inlining_row_limit", inlining)
         run(_verb("delete", folder, 0), lake, ArrowSubmitter(), Commit(CommitInfo()))

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.files import DataFile
 from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -34,8 +35,7 @@ def lake(sqlite_catalog: CatalogDatabase):
 
 @pytest.fixture
 def lake_with_table(lake: Lake) -> Lake:
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int32"})
+    alone(lake).create_table("t", {"i": "int32"})
     return lake
 
 
@@ -125,8 +125,7 @@ def test_a_failing_replacement_does_not_drop_the_table(lake_with_table):
 
 
 def test_a_replaced_table_is_another_one_with_another_history(lake_with_table):
-    with lake_with_table.transaction() as tx:
-        tx.append_arrow("t", ONE)
+    alone(lake_with_table).append_arrow("t", ONE)
     old = lake_with_table.table_snapshot("t")
 
     with lake_with_table.transaction() as tx:
@@ -147,8 +146,7 @@ def test_a_dropped_schema_can_be_made_again_in_the_same_transaction(sqlite_catal
         tx.create_schema("s")
         tx.create_table("s.t", {"j": "int32"})
 
-    with open_lake(sqlite_catalog) as reference:
-        assert reference.sql("SELECT column_name FROM (DESCRIBE s.t)") == [("j",)]
+    assert by_duckdb(sqlite_catalog, "SELECT column_name FROM (DESCRIBE s.t)") == [("j",)]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
@@ -213,8 +211,7 @@ def test_letters_beyond_ascii_differ_in_case_as_they_do_to_the_reference(sqlite_
 
 
 def test_a_view_takes_its_name(sqlite_catalog, lake):
-    with open_lake(sqlite_catalog) as reference:
-        reference.sql("CREATE VIEW v AS SELECT 1")
+    by_duckdb(sqlite_catalog, "CREATE VIEW v AS SELECT 1")
 
     with lake.transaction() as tx:
         for replace in (False, True):
@@ -231,8 +228,7 @@ def test_a_schema_with_contents_is_dropped_only_with_cascade(sqlite_catalog, lak
     with lake.transaction() as tx, pytest.raises(errors.InvalidInputError, match=r"s\.t.*cascade=True"):
         tx.drop_schema("s")
 
-    with lake.transaction() as tx:
-        tx.drop_schema("s", cascade=True)
+    alone(lake).drop_schema("s", cascade=True)
 
     assert lake.reads.schema("s") is None
     with open_lake(sqlite_catalog) as reference, pytest.raises(Exception, match="does not exist"):
@@ -243,9 +239,7 @@ def test_a_schema_with_contents_is_dropped_only_with_cascade(sqlite_catalog, lak
     "creation", ["VIEW s.o AS SELECT 1", "MACRO s.o(a) AS a + 1", "MACRO s.o() AS TABLE SELECT 1"]
 )
 def test_views_and_macros_go_with_their_schema(sqlite_catalog, lake, creation):
-    with open_lake(sqlite_catalog) as reference:
-        reference.sql("CREATE SCHEMA s")
-        reference.sql(f"CREATE {creation}")
+    by_duckdb(sqlite_catalog, "CREATE SCHEMA s", f"CREATE {creation}")
 
     with lake.transaction() as tx:
         with pytest.raises(errors.InvalidInputError, match=r"(view|macro) s\.o.*cascade=True"):
@@ -320,14 +314,10 @@ def test_the_commit_information_is_in_the_snapshot(sqlite_catalog, lake):
 
 
 def test_a_lake_that_requires_a_message_gets_one_or_no_commit(sqlite_catalog, lake_with_table):
-    with open_lake(sqlite_catalog) as reference:
-        reference.sql("CALL lake.set_option('require_commit_message', true)")
+    by_duckdb(sqlite_catalog, "CALL lake.set_option('require_commit_message', true)")
 
-    with (
-        pytest.raises(errors.InvalidInputError, match="require_commit_message"),
-        lake_with_table.transaction() as tx,
-    ):
-        tx.append_arrow("t", ONE)
+    with pytest.raises(errors.InvalidInputError, match="require_commit_message"):
+        alone(lake_with_table).append_arrow("t", ONE)
     assert parquet_files(lake_with_table) == []
     with lake_with_table.transaction():
         pass
@@ -344,8 +334,7 @@ def test_a_snapshot_is_younger_than_the_one_before_whatever_the_clock_says(sqlit
         connection.execute("UPDATE ducklake_snapshot SET snapshot_time = '2999-01-01 00:00:00+00'")
     connection.close()
 
-    with lake_with_table.transaction() as tx:
-        tx.append_arrow("t", ONE)
+    alone(lake_with_table).append_arrow("t", ONE)
 
     assert lake_with_table.current_snapshot().time > datetime(2999, 1, 1, tzinfo=UTC)
 
@@ -365,8 +354,7 @@ def test_texts_that_no_catalog_can_hold_are_refused(lake_with_table, text):
 
 
 def test_a_partition_value_with_nul_is_refused_by_name(lake):
-    with lake.transaction() as tx:
-        tx.create_table("t", {"s": "varchar"}, partition_by=["s"])
+    alone(lake).create_table("t", {"s": "varchar"}, partition_by=["s"])
 
     with pytest.raises(errors.InvalidPartitionError, match=r"main\.t"), lake.transaction() as tx:
         tx.append_arrow("t", pa.table({"s": ["a\0b"]}))
@@ -382,8 +370,7 @@ NESTED = pa.table({"i": pa.array([None], pa.int64()), "s": [{"a": 5, "b": "x"}]}
 @pytest.fixture(params=[10, 0], ids=["inlined", "in a file"])
 def nested(request, lake: Lake) -> Lake:
     lake.set_option("data_inlining_row_limit", request.param)
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int64", "s": "struct(a int64, b varchar)"})
+    alone(lake).create_table("t", {"i": "int64", "s": "struct(a int64, b varchar)"})
     return lake
 
 
@@ -413,8 +400,7 @@ def test_fields_change_behind_rows_of_the_transaction_only_where_they_can_be_rea
     append_and(edit, nested)
 
     assert nested.read_arrow("t").to_pylist() == [{"i": None, "s": read}]
-    with open_lake(sqlite_catalog) as reference:
-        assert reference.sql("SELECT s FROM t") == [(read,)]
+    assert by_duckdb(sqlite_catalog, "SELECT s FROM t") == [(read,)]
 
 
 @pytest.mark.parametrize(
@@ -448,10 +434,8 @@ def _replace_field(lake: Lake) -> None:
 
 def _restore(lake: Lake) -> None:
     before = lake.current_snapshot().id
-    with lake.transaction() as tx:
-        tx.drop_column("t", "b")
-    with lake.transaction() as tx:
-        tx.add_column("t", "b", "varchar")
+    alone(lake).drop_column("t", "b")
+    alone(lake).add_column("t", "b", "varchar")
     lake.restore("t", at=before)
 
 
@@ -459,8 +443,7 @@ def _restore(lake: Lake) -> None:
 def test_a_column_in_the_place_of_another_of_its_name_and_type_keeps_its_values(sqlite_catalog, lake, edit):
     lake.set_option("data_inlining_row_limit", 10)
     rows = pa.table({"a": [1], "s": pa.array([{"y": 1, "x": 7}], STRUCT), "b": ["x"]})
-    with lake.transaction() as tx:
-        tx.create_table("t", {"a": "int64", "s": "struct(y int32, x int32)", "b": "varchar"})
+    alone(lake).create_table("t", {"a": "int64", "s": "struct(y int32, x int32)", "b": "varchar"})
     lake.append_arrow("t", rows)
 
     edit(lake)
@@ -490,8 +473,7 @@ def test_a_column_without_nulls_is_not_added_beside_rows_that_others_insert(lake
 
 
 def test_partition_keys_that_are_set_and_set_back_are_those_of_the_files(sqlite_catalog, lake):
-    with lake.transaction() as tx:
-        tx.create_table("t", {"i": "int32"}, partition_by=["i"])
+    alone(lake).create_table("t", {"i": "int32"}, partition_by=["i"])
     for _ in range(2):
         with lake.transaction() as tx:
             tx.set_partitioned_by("t", [])
@@ -507,8 +489,7 @@ def test_partition_keys_that_are_set_and_set_back_are_those_of_the_files(sqlite_
 def test_a_replacement_that_is_refused_and_caught_drops_nothing(lake_with_table):
     lake_with_table.set_option("data_inlining_row_limit", 10)
     lake_with_table.append_arrow("t", ONE)
-    with lake_with_table.transaction() as tx:
-        tx.create_view("v", "SELECT 1 AS i")
+    alone(lake_with_table).create_view("v", "SELECT 1 AS i")
 
     with lake_with_table.transaction() as tx:
         with pytest.raises(errors.InvalidNameError):

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.errors import CommitRetriesExceededError, Du
 from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile, FileKey
 from airflow_provider_ducklake.lake.format.snapshots import ColumnId, CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import AppendFiles
+from tests.interop.lakes import alone
 
 KEY = FileKey.of_length(16)
 BOUND = "a value of the table"
@@ -44,8 +45,7 @@ def statements():
 @pytest.fixture
 def change(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, encrypted=True) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"s": "varchar"})
+        alone(lake).create_table("t", {"s": "varchar"})
         table = lake.table_snapshot("t")
     stats = {ColumnId(1): ColumnStats(ColumnId(1), 1, 0, BOUND, BOUND)}
     file = DataFile("x.parquet", 1, 100, 10, stats, encryption_key=KEY)

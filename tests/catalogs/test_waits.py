@@ -30,6 +30,7 @@ from airflow_provider_ducklake.lake.errors import (
     LockTimeoutError,
 )
 from tests.catalogs.database_roles import run, users
+from tests.interop.lakes import alone
 from tests.reference.catalogs import CatalogDatabase, data_directory, file_catalog
 from tests.reference.silent import silent_server, talking_server
 
@@ -43,8 +44,7 @@ KEY_OF_CREATION = int.from_bytes(hashlib.sha256(b"ducklake commit public").diges
 
 def created(catalog: CatalogDatabase) -> None:
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int64"})
+        alone(lake).create_table("t", {"id": "int64"})
         lake.append_arrow("t", ROWS)
 
 

@@ -1,12 +1,20 @@
+"""Documents that are sealed: by the key of the lake they lie in, opened by whoever knows it, and no other."""
+
+import base64
+import errno
 import os
 import stat
+import threading
+from collections.abc import Generator
 from pathlib import Path
 
+import pyarrow.fs as pafs
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.errors import SparkJobError, StorageError
 from airflow_provider_ducklake.lake.format.names.paths import split_scheme
+from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     MOST_READ_BYTES,
     as_environment,
@@ -18,9 +26,11 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     open_input,
     process_options,
     read_bytes,
+    storage_errors,
     write_bytes,
 )
 from airflow_provider_ducklake.lake.storage.files.listing import delete_tree
+from airflow_provider_ducklake.lake.storage.files.parallel import in_threads, in_threads_ahead, made_ahead
 from airflow_provider_ducklake.lake.storage.files.writing import OutputFile, copy_file
 
 ODD = "a b/%20/ü#?=&"
@@ -216,3 +226,238 @@ def test_a_file_that_is_too_long_to_be_read_whole_is_not_begun(tmp_path):
             StorageError, match=rf"{path}: it has \d+ bytes, and such a file has {limit} at most"
         ):
             read_bytes(f"{tmp_path}/{path}", limit=limit)
+
+
+# --- documents that are sealed ---
+
+OUTER, INNER = (writing.new_key() for _ in range(2))
+DOCUMENT = b'{"v": 4}'
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch):
+    monkeypatch.setattr(writing, "_known", {})
+    monkeypatch.setattr(writing, "_drivers", writing._Drivers())
+    monkeypatch.delenv(writing.VARIABLE, raising=False)
+
+
+def test_a_lake_within_the_folder_of_another_has_its_own_key(tmp_path):
+    file = tmp_path / "key"
+    file.write_text(f"{INNER}\n")
+    writing.learn("/lake/", OUTER)
+    writing.learn_from_file("/lake/inner/", str(file))
+
+    assert (writing.key_of("/lake/x"), writing.file_of("/lake/x")) == (OUTER, None)
+    assert (writing.key_of("/lake/inner/x"), writing.file_of("/lake/inner/x")) == (INNER, str(file))
+    assert (writing.key_of("/other/x"), writing.file_of("/other/x")) == (None, None)
+
+
+def test_a_key_that_is_learned_again_from_the_catalog_is_none_of_a_file(tmp_path):
+    (tmp_path / "key").write_text(INNER)
+    writing.learn_from_file("/lake/", str(tmp_path / "key"))
+    writing.learn("/lake/", OUTER)
+
+    assert (writing.key_of("/lake/x"), writing.file_of("/lake/x")) == (OUTER, None)
+
+
+def test_another_process_opens_by_its_environment_what_this_one_sealed(monkeypatch):
+    writing.learn("/lake/", OUTER)
+    content = writing.sealed("/lake/x", DOCUMENT)
+    environment = writing.as_environment("/lake/x")
+    assert DOCUMENT not in content
+
+    monkeypatch.setattr(writing, "_known", {})
+    with pytest.raises(SparkJobError, match="/lake/x is sealed with a key that this process does not have"):
+        writing.opened("/lake/x", content)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert writing.opened("/lake/x", content) == DOCUMENT
+
+
+@pytest.mark.parametrize("place", [-1, 20, 30])
+def test_a_document_that_was_changed_is_refused(place):
+    writing.learn("/lake/", OUTER)
+    content = bytearray(writing.sealed("/lake/x", DOCUMENT))
+    content[place] ^= 1
+
+    with pytest.raises(SparkJobError, match="/lake/x was changed"):
+        writing.opened("/lake/x", bytes(content))
+
+
+def test_without_a_key_documents_are_as_they_are():
+    assert writing.sealed("/lake/x", DOCUMENT) == writing.opened("/lake/x", DOCUMENT) == DOCUMENT
+
+
+@pytest.mark.parametrize("text", ["", "words", base64.b64encode(b"short").decode()])
+def test_what_is_no_key_is_refused_and_not_shown(text):
+    with pytest.raises(StorageError, match="openssl rand -base64 32") as raised:
+        writing.learn("/lake/", text)
+
+    assert not text or text not in str(raised.value)
+
+
+def test_no_key_shows_when_it_is_printed():
+    writing.learn("/lake/", OUTER)
+
+    assert OUTER not in repr(writing._known)
+    assert repr(base64.b64decode(OUTER)) not in repr(writing._known)
+
+
+# --- documents that somebody put where they do not belong ---
+
+JOB = "ducklake-01a21a71-f427-7899-b6a0-1de1e74e231a"
+OTHER_JOB = "ducklake-01a21a71-f427-7899-b6a0-000000000000"
+
+
+def test_a_plain_document_is_refused_where_documents_are_sealed():
+    writing.learn("/lake/", OUTER)
+
+    with pytest.raises(SparkJobError, match=r"/lake/t/_DONE is not sealed.*Run the task that wrote it again"):
+        writing.opened("/lake/t/_DONE", DOCUMENT)
+    assert writing.lacks_seal("/lake/t/_DONE", DOCUMENT)
+    assert not writing.lacks_seal("/other/_DONE", DOCUMENT)
+
+
+def test_a_plain_document_that_is_proven_by_other_means_is_taken():
+    writing.learn("/lake/", OUTER)
+
+    assert writing.opened("/lake/t/request.json", DOCUMENT, is_proven=True) == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        f"/lake/main/t/{OTHER_JOB}/_DONE",
+        f"/lake/main/t/{JOB}/part-00000.json",
+        f"/lake/main/t/{JOB}/bins/_DONE",
+        "/lake/_DONE",
+    ],
+)
+def test_a_document_that_was_moved_is_refused(other):
+    writing.learn("/lake/", OUTER)
+    content = writing.sealed(f"/lake/main/t/{JOB}/_DONE", DOCUMENT)
+
+    with pytest.raises(SparkJobError, match="was sealed for another place"):
+        writing.opened(other, content)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (f"s3a://bucket/lake/t/{JOB}/_DONE", f"s3://bucket/lake/t/{JOB}/_DONE"),
+        (f"/lake/ducklake/t/{JOB}/_DONE", f"/mnt/lake/ducklake/t/{JOB}/_DONE"),
+        ("/checkpoints/a/ducklake/q/3.json", "file:///checkpoints/a/ducklake/q/3.json"),
+    ],
+)
+def test_a_document_is_the_same_by_every_spelling_of_its_directory(written, read):
+    writing.learn("", OUTER)
+
+    assert writing.opened(read, writing.sealed(written, DOCUMENT)) == DOCUMENT
+
+
+def test_drivers_without_the_key_leave_plain_documents_unless_they_have_it_in_a_file(tmp_path):
+    (tmp_path / "key").write_text(INNER)
+    writing.learn("/lake/", OUTER)
+    writing.learn_from_file("/lake/inner/", str(tmp_path / "key"))
+
+    writing.expect_drivers_without_key()
+
+    assert writing.opened("/lake/t/_DONE", DOCUMENT) == DOCUMENT
+    with pytest.raises(SparkJobError, match="is not sealed"):
+        writing.opened("/lake/inner/_DONE", DOCUMENT)
+
+
+# --- work in threads: the order of what comes, how far it goes ahead, and how it ends ---
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
+def test_all_come_in_their_order(count):
+    numbers = list(range(count))
+
+    assert in_threads(lambda one: one * 2, numbers) == [one * 2 for one in numbers]
+    assert list(in_threads_ahead(lambda one: one * 2, numbers)) == [one * 2 for one in numbers]
+    assert list(made_ahead(one for one in numbers)) == numbers
+
+
+def test_no_more_than_a_few_items_are_worked_on_ahead():
+    begun: list[int] = []
+    found = in_threads_ahead(begun.append, range(1000))
+
+    for _ in range(3):
+        next(found)
+    assert len(begun) <= 12
+    found.close()
+    assert len(begun) < 1000
+
+
+def test_an_error_comes_where_its_item_would_have_come():
+    def work(one: int) -> int:
+        return 1 // (5 - one)
+
+    def items() -> Generator[int]:
+        for one in range(10):
+            yield work(one)
+
+    for found in (in_threads_ahead(work, range(10)), made_ahead(items())):
+        assert [next(found) for _ in range(5)] == [0, 0, 0, 0, 1]
+        with pytest.raises(ZeroDivisionError):
+            next(found)
+
+
+def test_items_are_made_by_one_thread_and_closed_when_nobody_wants_more():
+    ended = threading.Event()
+    makers: set[int] = set()
+
+    def items() -> Generator[int]:
+        try:
+            for one in range(1000):
+                makers.add(threading.get_ident())
+                yield one
+        finally:
+            ended.set()
+
+    found = made_ahead(items())
+    assert [next(found), next(found)] == [0, 1]
+    assert not ended.is_set()
+    found.close()
+
+    assert ended.is_set()
+    assert len(makers) == 1
+    assert threading.get_ident() not in makers
+
+
+# --- what the errors of a disk mean ---
+
+FULL = "/dev/full"  # each write to it fails as one to a full disk
+
+
+def write_by_python() -> None:
+    with open(FULL, "wb", buffering=0) as file:  # noqa: PTH123 - no path of a disk
+        file.write(b"x")
+
+
+def write_by_arrow() -> None:
+    with pafs.LocalFileSystem().open_output_stream(FULL) as stream:
+        stream.write(b"x" * 2**20)
+
+
+@pytest.mark.parametrize("write", [write_by_python, write_by_arrow])
+def test_a_full_disk_is_called_full(write):
+    with pytest.raises(StorageError) as raised, storage_errors("/data/x", "write"):
+        write()
+
+    assert str(raised.value) == (
+        "Cannot write /data/x: the disk is full. Make room there, or write elsewhere; then run this again."
+    )
+
+
+def test_a_quota_that_is_used_up_is_no_lack_of_permissions():
+    with pytest.raises(StorageError, match="the quota of") as raised, storage_errors("/data/x", "write"):
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "/data/x")
+
+    assert "permission" not in str(raised.value)
+
+
+def test_a_missing_permission_is_still_one():
+    with pytest.raises(StorageError, match="your permissions for it"), storage_errors("/data/x", "write"):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/data/x")
