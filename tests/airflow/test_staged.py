@@ -23,7 +23,7 @@ from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperat
 from tests.airflow.dags import clear, mapped_xcoms, parse, run_next_try, start_run, state_of, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, duckdb, files_below, head, stand_in
 from tests.airflow.unlucky import UnluckyCommits, loses_the_answer
-from tests.interop import staging
+from tests.interop import jobs
 from tests.reference.catalogs import CatalogDatabase
 
 pytestmark = [
@@ -90,7 +90,7 @@ def stage(catalog: CatalogDatabase, table: str, *ids: int, creates: bool = False
     """Do the same without a job, in no time."""
     with Lake.connect(catalog.sqlalchemy_url) as opened:
         rows = pa.table({"id": pa.array(ids, pa.int32())})
-        staged = staging.stage(opened, f"main.{table}", rows, creates=creates)
+        staged = jobs.stage(opened, f"main.{table}", rows, creates=creates)
     return {"staged": f"{staged.directory}stage.json", "table": f"main.{table}"}
 
 

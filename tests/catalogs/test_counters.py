@@ -11,7 +11,7 @@ from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CounterBehindError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from tests.interop.compacting import merge_adjacent
+from tests.interop.jobs import merge_adjacent
 
 pytestmark = pytest.mark.every_catalog
 HISTORY = {FindingCode.COUNTER_FELL, FindingCode.SCHEMA_VERSION_STOOD}  # of the snapshot that we spoilt

@@ -1,4 +1,4 @@
-"""What the errors of a disk mean; those of stores are provoked in tests/interop/test_store_refusals.py."""
+"""What the errors of a disk mean; those of stores are provoked in tests/interop/test_object_store.py."""
 
 import errno
 import os
