@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from airflow_provider_ducklake.lake.catalog.committing.commit import PlannedCommit, commit  # noqa: E402
 from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo  # noqa: E402
-from tests.interop.changed_rows import commit_changes, row_changes  # noqa: E402
+from tests.interop.jobs import commit_changes, row_changes  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -48,9 +48,9 @@ from airflow_provider_ducklake.lake.writes.job_life import DetachedSubmitter, Jo
 from airflow_provider_ducklake.lake.writes.run import run
 from airflow_provider_ducklake.lake.writes.verb import Attempt, Commit, Results
 from tests.concurrency.arrow_jobs import ArrowSubmitter, done
+from tests.interop.jobs import rows_of, stage
 from tests.interop.lakes import alone
 from tests.interop.odd import Original, Outcomes, Verb
-from tests.interop.staging import rows_of, stage
 from tests.reference.catalogs import file_catalog
 
 DAMAGES = 30  # of all that there are, which a run at full size tries

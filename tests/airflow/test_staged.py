@@ -35,7 +35,7 @@ from tests.airflow.dags import (
     xcom,
 )
 from tests.airflow.spark_submit import LEAVES_PROCESS, duckdb, files_below, head
-from tests.interop import staging
+from tests.interop import jobs
 from tests.reference.catalogs import CatalogDatabase
 
 pytestmark = [LEAVES_PROCESS, pytest.mark.usefixtures("airflow_db", "spark_conn")]
@@ -80,7 +80,7 @@ def stage(catalog: CatalogDatabase, table: str, *ids: int, creates: bool = False
     """Do the same without a job, in no time."""
     with Lake.connect(catalog.sqlalchemy_url) as opened:
         rows = pa.table({"id": pa.array(ids, pa.int32())})
-        staged = staging.stage(opened, f"main.{table}", rows, creates=creates)
+        staged = jobs.stage(opened, f"main.{table}", rows, creates=creates)
     return {"staged": f"{staged.directory}stage.json", "table": f"main.{table}"}
 
 

@@ -1,7 +1,7 @@
 """Who opens which version of a lake: the table of the rules of DuckLake 1.1, row by row, in every database.
 
 A row is what is there, what a connection of ours or an ATTACH of DuckDB 1.5.5 asks for, and what becomes of
-it; `tests/reference/test_next_versions.py` has the rows of a client of 1.1. What is refused changes nothing.
+it; `tests/reference/test_next.py` has the rows of a client of 1.1. What is refused changes nothing.
 """
 
 import re

@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.format.snapshots import (
 )
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.transaction.changes import ChangeSet, Truncate
-from tests.interop.compacting import merge_adjacent
+from tests.interop.jobs import merge_adjacent
 from tests.interop.lakes import alone
 
 pytestmark = pytest.mark.every_catalog

@@ -30,7 +30,7 @@ from airflow_provider_ducklake.lake.transaction.changes import Change, ChangeSet
 from tests.concurrency.faults import before_commit
 from tests.concurrency.keyed_writer import ROWS, append_once
 from tests.interop import job_columns
-from tests.interop.changed_rows import row_changes
+from tests.interop.jobs import row_changes
 from tests.interop.restoring import Interrupted
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase, file_catalog

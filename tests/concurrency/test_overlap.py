@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 from airflow_provider_ducklake.lake.transaction.conflicts import Operation, Rule
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.concurrency.verbs import PausingLake, operate
-from tests.interop.compacting import compacted_files
+from tests.interop.jobs import compacted_files
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 

@@ -4,6 +4,7 @@ Nothing is lost, nothing is there twice, row ids and statistics are true, and no
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -211,3 +212,72 @@ def test_our_append_that_loses_to_a_conflicting_commit_says_so_and_leaves_no_fil
                 ours.result(timeout=60)
 
     assert list(Path(postgres_catalog.data_path).rglob("*.parquet")) == []
+
+
+# A process that was forked from one with an open lake.
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
+def test_parent_and_child_go_on_with_connections_of_their_own(new_catalog, kind):
+    catalog = new_catalog(kind)
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        child = os.fork()
+        if child == 0:
+            for number in range(5):
+                lake.append_arrow("t", pa.table({"i": [number]}))
+            os._exit(0)
+        for number in range(5):
+            lake.append_arrow("t", pa.table({"i": [10 + number]}))
+
+        assert os.waitpid(child, 0)[1] == 0
+        rows = sorted(lake.read_arrow("t")["i"].to_pylist())
+        assert rows == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(DISTINCT rowid) FROM t") == [(10,)]
+
+
+# Several that delete rows of one file at once lose none of their deletes.
+
+
+WRITERS, DELETES = 3, 3
+
+
+def delete_each(url: str, rows: range) -> int:
+    """Delete rows one by one, each until it is done; return how many tries were conflicts."""
+    conflicts = 0
+    with Lake.connect(url) as lake:
+        for row in rows:
+            while True:
+                try:
+                    with lake.transaction() as tx:
+                        assert tx.delete_rows("t", f"i = {row}") == 1
+                    break
+                except TransactionConflictError:
+                    conflicts += 1
+    return conflicts
+
+
+@pytest.mark.both_versions
+def test_racing_deletes_of_one_file_are_all_there(catalog):
+    count = WRITERS * DELETES
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        lake.append_arrow("t", pa.table({"i": pa.array(range(count + 1), pa.int64())}))
+    ranges = [range(first, count, WRITERS) for first in range(WRITERS)]
+
+    with ThreadPoolExecutor(WRITERS) as threads:
+        conflicts = sum(threads.map(lambda rows: delete_each(catalog.sqlalchemy_url, rows), ranges))
+
+    print(f"{count} deletes of one file, {conflicts} conflicts")  # noqa: T201 - how much they raced
+    (delete_file,) = dump_catalog(catalog)["ducklake_delete_file"]
+    assert (delete_file["delete_count"], delete_file["partial_max"]) == (count, 2 + count)
+    with open_lake(catalog) as duck:
+        for gone in range(count + 1):
+            query = f"SELECT count(i) FROM t AT (VERSION => {2 + gone})"
+            assert duck.sql(query) == [(count + 1 - gone,)]
+        deletions = "SELECT snapshot_id FROM ducklake_table_deletions('lake', 'main', 't', 3, {})"
+        assert sorted(duck.sql(deletions.format(2 + count))) == [(3 + one,) for one in range(count)]

@@ -33,7 +33,7 @@ from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
 from tests.concurrency import arrow_jobs
 from tests.concurrency.serial_model import Model, RefusedError, needs, sql
-from tests.interop.compacting import compacted_files
+from tests.interop.jobs import compacted_files
 
 INFO = CommitInfo("test", "verbs")
 

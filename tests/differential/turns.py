@@ -28,8 +28,7 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesys
 from airflow_provider_ducklake.lake.storage.nested_values.shredding import VARIANT
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, visible_rows
 from tests.concurrency import arrow_jobs
-from tests.interop.changed_rows import commit_changes, row_changes
-from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.jobs import commit_changes, merge_adjacent, rewrite, row_changes
 from tests.reference.duckdb_core import DuckDBCore
 from tests.reference.ducklakepy_lake import DuckLakePyLake
 

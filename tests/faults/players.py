@@ -36,7 +36,7 @@ from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperat
 from tests.concurrency.arrow_jobs import ArrowSubmitter
 from tests.faults.journal import Journal, Op
 from tests.faults.model import TABLES, Row, Rows, broken, digest, draw, rows_of
-from tests.interop.compacting import compacted_files
+from tests.interop.jobs import compacted_files
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 FIRST = 1  # the snapshot of new_lake's transaction, which creates the tables

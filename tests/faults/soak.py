@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.faults.journal import Journal
 from tests.faults.model import TABLES, Model, Rows, broken, differences
 from tests.faults.players import Place, Player, play
-from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.jobs import merge_adjacent, rewrite
 from tests.reference.postgres_proxy import ends_transaction
 from tests.reference.s3_proxy import Delay, Drop, Refuse, Request, Twice
 

@@ -1,5 +1,7 @@
 """No footer ends the process, whatever it says: pyarrow's accessors of columns abort where C++ throws."""
 
+import subprocess
+import sys
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -94,3 +96,19 @@ def test_a_footer_is_an_answer_or_a_typed_error(area, seed, size):
 @pytest.mark.soak
 def test_many_footers_are_answers_or_typed_errors(area, seed, size):
     check(area, f"soak {seed}", SOAKED[size])
+
+
+# Mutated bytes of each format end in the decoder's own error, with little memory.
+
+
+ROUNDS = 600  # of each decoder
+
+
+@pytest.mark.drawn(one_in=1)
+def test_mutated_bytes_are_read_or_refused_within_a_limit_of_memory(seed):
+    """In a process of its own: the limit is one of the process, and would be pytest's."""
+    command = [sys.executable, "-m", "tests.interop.fuzzed_decoders", str(seed), str(ROUNDS)]
+
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    assert ended.returncode == 0, f"seed {seed}: {ended.stdout[-4000:]}{ended.stderr[-2000:]}"

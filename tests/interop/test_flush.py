@@ -22,8 +22,8 @@ from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.transaction.changes import InlineDeletes
 from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
-from tests.interop.flushing import assert_flushed_without_a_trace, feeds, seen_by_the_reference
 from tests.interop.lakes import alone, by_duckdb
+from tests.interop.restoring import assert_flushed_without_a_trace, feeds, seen_by_the_reference
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CATALOG_KINDS, USUAL_KINDS
 from tests.reference.duckdb_lake import open_lake

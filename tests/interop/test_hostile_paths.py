@@ -50,10 +50,9 @@ from airflow_provider_ducklake.lake.writes.staged import (
 )
 from airflow_provider_ducklake.lake.writes.stream import commit_batches
 from airflow_provider_ducklake.lake.writes.verb import Commit
-from tests.interop.compacting import compacted_files
 from tests.interop.hostile import FOREIGN, Place
+from tests.interop.jobs import compacted_files, rows_of, stage
 from tests.interop.lakes import alone
-from tests.interop.staging import rows_of, stage
 from tests.interop.watching import Watch, watching
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.jobs import merge_adjacent, rewrite
 from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import USUAL_KINDS, file_catalog

@@ -2,17 +2,28 @@
 
 from dataclasses import replace
 
+import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.format.schema import Column, TableSchema, assemble
 from airflow_provider_ducklake.lake.format.snapshots import ColumnId, SnapshotId
-from airflow_provider_ducklake.lake.format.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.lake.format.types.ducklake_types import (
+    NOT_STORABLE,
+    SCALARS,
+    ScalarType,
+    can_promote,
+    parse_type,
+)
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_schema
 from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
-from tests.interop.lakes import by_duckdb
+from tests.interop.jobs import merge_adjacent, rewrite
+from tests.interop.lakes import alone, by_duckdb
 from tests.interop.reference_table import live_files, put_in_place, schema_of
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -277,3 +288,205 @@ def test_row_ids_that_we_write_are_the_references(sqlite_catalog, tmp_path):
 
     assert set(writer.files[0].column_stats) == {1}
     assert by_duckdb(sqlite_catalog, "SELECT rowid, i FROM t") == [(70, 7), (80, 8)]
+
+
+# Every promotion that we allow is one that the reference allows too.
+
+
+TYPES = [
+    *sorted(SCALARS.keys() - NOT_STORABLE),
+    *("decimal(9,2)", "decimal(18,2)", "decimal(18,4)", "decimal(10,3)", "decimal(38,2)"),
+]
+OURS = [
+    (old, new)
+    for old in TYPES
+    for new in TYPES
+    if old != new and can_promote(parse_type(old), parse_type(new))
+]
+DUCKDB = {
+    "timestamp_s": "TIMESTAMP_S",
+    "timestamptz": "TIMESTAMPTZ",
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+} | {
+    f"{prefix}int{bits}": f"{prefix}{word}"
+    for prefix in ("", "u")
+    for bits, word in ((8, "tinyint"), (16, "smallint"), (32, "integer"), (64, "bigint"))
+}
+
+
+def test_the_reference_takes_each_of_our_promotions(sqlite_catalog):
+    refused = []
+    with open_lake(sqlite_catalog) as lake:
+        for number, (old, new) in enumerate(OURS):
+            lake.sql(f"CREATE TABLE t{number} (c {DUCKDB.get(old, old)})")
+            try:
+                lake.sql(f"ALTER TABLE t{number} ALTER COLUMN c SET DATA TYPE {DUCKDB.get(new, new)}")
+            except duckdb.Error as error:
+                refused.append((old, new, str(error)))
+
+    assert refused == []
+    assert len(OURS) > 20
+
+
+@pytest.mark.parametrize(("old", "new"), [("int64", "int32"), ("varchar", "int64"), ("int64", "varchar")])
+def test_what_both_refuse(sqlite_catalog, old, new):
+    assert not can_promote(parse_type(old), parse_type(new))
+    with open_lake(sqlite_catalog) as lake:
+        lake.sql(f"CREATE TABLE t (c {DUCKDB.get(old, old)})")
+        with pytest.raises(duckdb.Error, match="widening"):
+            lake.sql(f"ALTER TABLE t ALTER COLUMN c SET DATA TYPE {DUCKDB.get(new, new)}")
+
+
+# Column ids that files of ours may have are never given again.
+
+
+def rows(**columns: int) -> pa.Table:
+    made = {name: pa.array([value] * 20, pa.int32()) for name, value in columns.items()}
+    return pa.table(made)
+
+
+def test_a_column_filled_and_dropped_in_one_transaction_does_not_come_back(catalog):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("new", {"i": "int32", "gone": "int32"})
+            tx.append_arrow("new", rows(i=1, gone=7))
+            tx.drop_column("new", "gone")
+            tx.create_table("old", {"i": "int32"})
+        with lake.transaction() as tx:
+            tx.add_column("old", "gone", "int32")
+            tx.append_arrow("old", rows(i=1, gone=7))
+            tx.drop_column("old", "gone")
+        with lake.transaction() as tx:
+            tx.add_column("new", "later", "int32")
+            tx.add_column("old", "later", "int32")
+
+    with open_lake(catalog) as duck:
+        for table in ("new", "old"):
+            assert duck.sql(f"SELECT DISTINCT i, later FROM {table}") == [(1, None)]
+
+
+# Columns by whose older types DuckDB misreads conditions: warned of, noted, and cured by a merge.
+
+
+# the old and the new type, values of the old, a value that only the new one has
+WIDENED = [
+    ("DATE", "TIMESTAMP", ("DATE '2024-05-01'", "DATE '2024-05-02'"), "'2024-05-01 12:00:00'"),
+    ("FLOAT", "DOUBLE", ("0.1", "0.2"), "0.1"),
+    ("DECIMAL(4,2)", "DECIMAL(9,4)", ("1.00", "1.01"), "1.005"),
+]
+UNHARMED = [
+    ("SMALLINT", "BIGINT", ("1", "2"), "100000"),
+    ("UINTEGER", "BIGINT", ("1", "2"), "-1"),
+    ("DECIMAL(4,2)", "DECIMAL(9,2)", ("1.00", "1.01"), "12345.00"),
+]
+OPERATORS = ("<", "<=", "=", "<>", ">=", ">")
+
+
+def wrong_filters(catalog, old, new, values, value):
+    """Return the operators by which DuckDB finds other rows in the lake than among its own."""
+    plain = duckdb.connect()
+    rows = " UNION ALL ".join(f"SELECT CAST({one} AS {old})::{new} AS c" for one in values * 2)
+    plain.execute(f"CREATE TABLE t AS {rows}")
+    with open_lake(catalog) as duck:
+        counts = {one: f"SELECT count(*) FROM t WHERE c {one} {value}" for one in OPERATORS}
+        return [one for one, query in counts.items() if duck.sql(query) != plain.sql(query).fetchall()]
+
+
+def notes(lake):
+    assert lake.verify() == []
+    return {one.code for one in lake.verify(with_notes=True)} - {FindingCode.OUTSIDE_DATA_PATH}
+
+
+def filled(catalog, old, values, *more, inlined=0):
+    with open_lake(catalog, data_inlining_row_limit=inlined) as duck:
+        duck.sql(f"CREATE TABLE t (id INTEGER, c {old})")
+        for statement in more:
+            duck.sql(statement)
+        for number in (0, 2):
+            duck.sql(f"INSERT INTO t VALUES ({number}, {values[0]}), ({number + 1}, {values[1]})")
+
+
+@pytest.mark.parametrize("inlined", [0, 10])
+@pytest.mark.parametrize(("old", "new", "values", "value"), WIDENED + UNHARMED)
+def test_a_widening_is_warned_of_and_noted_exactly_where_duckdb_misreads(
+    sqlite_catalog, warnings, old, new, values, value, inlined
+):
+    filled(sqlite_catalog, old, values, inlined=inlined)
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake, lake.transaction() as tx:
+        tx.set_column_type("t", "c", new)
+
+    misread = wrong_filters(sqlite_catalog, old, new, values, value)
+
+    assert bool(misread) == ((old, new, values, value) in WIDENED)
+    assert bool(misread) == any("casts values of conditions" in one for one in warnings)
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        assert notes(lake) == ({FindingCode.TYPE_NARROWER} if misread else set())
+
+
+@pytest.mark.parametrize("is_duckdbs", [False, True])
+@pytest.mark.parametrize(("old", "new", "values", "value"), WIDENED)
+def test_a_merge_writes_the_current_type_for_every_snapshot(
+    sqlite_catalog, is_duckdbs, old, new, values, value
+):
+    filled(sqlite_catalog, old, values, "ALTER TABLE t ADD COLUMN gone INTEGER", "ALTER TABLE t DROP gone")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        then = lake.current_snapshot().id
+        before = lake.read_arrow("t")
+        if is_duckdbs:
+            by_duckdb(sqlite_catalog, f"ALTER TABLE t ALTER c TYPE {new}")
+        else:
+            alone(lake).set_column_type("t", "c", new)
+        merge_adjacent(lake)
+
+        assert wrong_filters(sqlite_catalog, old, new, values, value) == []
+        assert notes(lake) == set()
+        assert lake.read_arrow("t", at=then).equals(before)
+        assert lake.read_arrow("t", at=then, filter=f"c >= {values[1]}").num_rows == 2
+        assert by_duckdb(sqlite_catalog, f"SELECT c FROM t AT (VERSION => {then}) ORDER BY id") == [
+            (one,) for one in before["c"].to_pylist()
+        ]
+        lake.restore("t", at=then)
+        assert lake.read_arrow("t").equals(before)
+        assert by_duckdb(sqlite_catalog, "SELECT count(*) FROM t WHERE c = (SELECT max(c) FROM t)") == [(2,)]
+
+
+@pytest.mark.parametrize(("old", "new", "values", "value"), WIDENED[1:])
+def test_added_files_of_such_types_are_warned_of_and_noted(
+    sqlite_catalog, warnings, tmp_path, old, new, values, value
+):
+    path = tmp_path / "given.parquet"
+    rows = duckdb.sql(f"SELECT 1 AS id, unnest([{', '.join(values * 2)}])::{old} AS c").to_arrow_table()
+    pq.write_table(rows, path)
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, foreign_files=True) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int32", "c": new})
+            tx.add_data_files("t", [str(path)])
+
+        assert wrong_filters(sqlite_catalog, old, new, values, value)
+        assert [one for one in warnings if f"column c ({parse_type(new.lower())} in the table) is" in one]
+        assert notes(lake) == {FindingCode.TYPE_NARROWER}
+
+
+def test_a_table_without_rows_is_not_warned_of(sqlite_catalog, warnings):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        alone(lake).create_table("t", {"c": "date"})
+        alone(lake).set_column_type("t", "c", "timestamp")
+
+    assert warnings == []
+
+
+def test_a_rewritten_file_claims_no_bucket_of_a_columns_former_type(sqlite_catalog):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t (id INTEGER, c DECIMAL(4,2))")
+        duck.sql("ALTER TABLE t SET PARTITIONED BY (bucket(4, c))")
+        duck.sql("INSERT INTO t SELECT i, 1.00 FROM range(10) r(i)")
+        duck.sql("ALTER TABLE t ALTER c TYPE DECIMAL(9,4)")
+        duck.sql("DELETE FROM t WHERE id = 3")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        rewrite(lake)
+
+        (file,) = lake.scan("t").files
+        assert (file.partition_id, file.partition_values) == (None, ())
+        assert lake.verify() == []
+    assert by_duckdb(sqlite_catalog, "SELECT count(*) FROM t WHERE c = 1") == [(9,)]

@@ -33,8 +33,8 @@ from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing
 from airflow_provider_ducklake.lake.storage.rows.table_reader import read_rows
 from airflow_provider_ducklake.lake.transaction.changes import ChangeSet
+from tests.interop.jobs import rows_of, stage
 from tests.interop.lakes import alone, by_duckdb
-from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID_COLUMN
-from tests.interop.changed_rows import commit_changes, row_changes
+from tests.interop.jobs import commit_changes, row_changes
 from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase

@@ -9,7 +9,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, TransactionConflictError
 from airflow_provider_ducklake.lake.format.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import Truncate
-from tests.interop.compacting import merge_adjacent
+from tests.interop.jobs import merge_adjacent
 from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake

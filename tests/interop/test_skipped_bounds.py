@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidPartitionError,
     TransactionConflictError,
 )
-from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.jobs import merge_adjacent, rewrite
 from tests.interop.lakes import alone, by_duckdb
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog

@@ -23,8 +23,8 @@ from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.writes.staged import commit_writes, discard, read_staged, tidy_up
 from airflow_provider_ducklake.lake.writes.verb import Commit
+from tests.interop.jobs import rows_of, stage
 from tests.interop.lakes import alone, by_duckdb
-from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

@@ -8,7 +8,7 @@ from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.versions import write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
-from tests.interop.compacting import merge_adjacent
+from tests.interop.jobs import merge_adjacent
 from tests.interop.lakes import alone, by_duckdb
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog

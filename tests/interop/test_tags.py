@@ -15,7 +15,7 @@ from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.tags import LONGEST_NAME
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.jobs import merge_adjacent, rewrite
 from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

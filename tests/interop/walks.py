@@ -26,11 +26,10 @@ from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedNam
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, visible_rows
-from tests.interop.changed_rows import commit_changes, row_changes
-from tests.interop.compacting import merge_adjacent, rewrite
 from tests.interop.comparison import differences, multiset, tables_of
 from tests.interop.corpus import History, statement
 from tests.interop.features import ddl
+from tests.interop.jobs import commit_changes, merge_adjacent, rewrite, row_changes
 from tests.interop.lakes import alone
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase, file_catalog

@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.spark.job.codec import (
     loads,
 )
 from airflow_provider_ducklake.lake.spark.job.results import Done, ResultPart, StagedWriteDocument
-from tests.interop.test_odd_documents import ODD, paths, replaced
+from tests.interop.test_odd import ODD, paths, replaced
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.test_recorded_documents import DOCUMENTS, RECORDED

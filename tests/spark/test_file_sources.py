@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.spark import parquet_sources
 from airflow_provider_ducklake.lake.storage.parquet.modules import ModuleKind, ThriftField, read_struct
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.corpora.outcomes import Outcome, of_error
-from tests.interop.test_int96 import without_logical_type
+from tests.interop.test_added_types import without_logical_type
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import rows_of

@@ -14,7 +14,7 @@ from airflow_provider_ducklake.lake.storage.parquet.reader import naming_file
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.comparison import multiset
 from tests.interop.lakes import by_duckdb
-from tests.interop.test_int96 import VALUES, write_int96
+from tests.interop.test_added_types import VALUES, write_int96
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.test_codings import UNREAD
 

@@ -192,7 +192,7 @@ CLAIMS = {
         "../benchmarks/scale.py",
     ],
     "$ airflow dags test shop 2026-11-01": ["../scripts/install_test.py"],
-    "the task fails and says what": ["interop/test_odd_catalogs.py::test_an_odd_value_in_a_catalog"],
+    "the task fails and says what": ["interop/test_odd.py::test_an_odd_value_in_a_catalog"],
     "| Airflow |": [
         "../docs/compatibility.md",
         "airflow/test_any_airflow.py::test_jobs_and_sensors_of_one_dag",
@@ -209,7 +209,7 @@ CLAIMS = {
     "| DuckDB |": [
         "interop/test_any_duckdb.py::test_what_duckdb_writes_we_read_migrate_and_add_to",
         "interop/test_any_duckdb.py::test_what_we_write_duckdb_reads_or_refuses",
-        "reference/test_lakes_1_1.py",
+        "reference/test_as_1_0.py",
     ],
     "| DuckLake version |": [
         "spark/test_lakes_of_1_1.py::test_every_verb_writes_there",

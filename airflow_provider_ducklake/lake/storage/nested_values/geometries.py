@@ -114,7 +114,7 @@ def have_box(values: pa.ChunkedArray) -> bool:
 
 # GeoParquet's metadata, the key ``geo`` of a footer, which makes DuckDB read bytes as geometries.
 #
-# *Source:* GeoParquet 1.1; which of it DuckDB 1.5.5 refuses, measured (tests/interop/test_geoparquet.py).
+# *Source:* GeoParquet 1.1; which of it DuckDB 1.5.5 refuses, measured (tests/interop/test_geometries.py).
 
 
 _ENCODINGS = frozenset(
