@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -146,23 +145,6 @@ def test_a_retry_finds_the_table_that_the_try_before_added(lake: CatalogDatabase
         "already_committed": True,
     }
     assert by_duckdb(lake, "FROM orders ORDER BY id") == [(1, "a"), (2, "a"), (3, "b")]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"source": "/nowhere/orders", "format": "hudi"},
-        {"source": "orders", "format": "delta"},
-        {"source": "/nowhere", "format": "delta", "version": "newest"},
-        {"source": "/nowhere", "format": "iceberg", "catalog": {"uri": 5}},
-        {"source": "/nowhere", "format": "delta", "allowed_paths": [5]},
-    ],
-)
-def test_bad_arguments_are_not_retried(lake: CatalogDatabase, arguments: dict[str, Any]):
-    task = make_task(DuckLakeAddTableOperator, task_id="add", table="orders", create_table=True, **arguments)
-    tried(task, "failed")
-
-    assert by_duckdb(lake, "SELECT count(*) FROM ducklake_snapshots('lake')") == [(1,)]
 
 
 @pytest.mark.usefixtures("lake")

@@ -254,22 +254,40 @@ def test_a_table_to_be_overwritten_is_created_where_there_is_none(lake, rows, su
         insert("main.other", source=rows, mode="overwrite", create_table=True)
 
 
-@pytest.mark.usefixtures("lake")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+REFUSED: dict[type[Exception], list[tuple[dict[str, Any], str]]] = {
+    errors.InvalidInputError: [
         ({"mode": "replace"}, "mode is 'replace'; choose one of append, overwrite, overwrite_partitions"),
         ({"if_empty": "error"}, "if_empty is 'error'; choose one of replace, skip, fail"),
         ({"schema_evolution": "all"}, "choose one of strict, add_columns, add_and_widen"),
         ({"mode": "overwrite_partitions", "overwrite_where": "id = 1"}, "give one of them"),
-        ({"mode": "overwrite_partitions"}, "main.orders is not partitioned"),
         ({"mode": "overwrite", "stage_only": True}, "stage_only=True can only append"),
         ({"schema_evolution": "add_columns", "stage_only": True}, "stage_only=True can only append"),
     ],
+    AirflowFailException: [
+        ({"mode": "overwrite_partitions"}, "main.orders is not partitioned"),
+        ({"table": "main.absent"}, "Table main.absent does not exist at snapshot 1. .*create_table=True"),
+        ({"table": "nowhere.orders"}, "Schema 'nowhere' does not exist"),
+        ({"table": "a.b.c"}, "Schema 'a.b' does not exist"),
+        ({"table": "a..c"}, "Cannot read 'a..c' as a name"),
+        ({"source": {"format": "avro", "path": "x"}}, "'avro' is not one of"),
+        ({"source": ["a.csv", "b.csv"]}, r"a path or a mapping, not \['a.csv', 'b.csv'\]. For several files"),
+        (
+            {"source": {"format": "jdbc", "conn_id": "no", "options": {}}},
+            "'no' of a jdbc source does not exist",
+        ),
+        ({"source": {"format": "csv", "path": "x", "conn_id": "erp"}}, "only a source of format jdbc"),
+        ({"source": {"format": "jdbc", "conn_id": "spark_default"}}, "has no known JDBC URL"),
+    ],
+}
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize(
+    ("error", "arguments", "message"), [(error, *one) for error, all_ in REFUSED.items() for one in all_]
 )
-def test_what_does_not_go_together_is_refused_before_the_job(rows, submit, arguments, message):
-    with pytest.raises((errors.InvalidInputError, AirflowFailException), match=message):
-        insert(source=rows, **arguments)
+def test_what_cannot_be_meant_is_refused_before_any_job(rows, submit, error, arguments, message):
+    with pytest.raises(error, match=message):
+        insert(**{"source": rows, **arguments})
 
     assert submit.calls == []
 
@@ -342,23 +360,6 @@ def test_rows_of_others_meanwhile_are_no_conflict(lake, rows, submit):
 
 
 # --- failures ---
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ("main.absent", "Table main.absent does not exist at snapshot 1. .*create_table=True"),
-        ("nowhere.orders", "Schema 'nowhere' does not exist"),
-        ("a.b.c", "Schema 'a.b' does not exist"),
-        ("a..c", "Cannot read 'a..c' as a name"),
-    ],
-)
-@pytest.mark.usefixtures("lake")
-def test_a_missing_or_impossible_table_fails_before_any_job(rows, submit, table, message):
-    with pytest.raises(AirflowFailException, match=message):
-        insert(table, source=rows)
-
-    assert submit.calls == []
 
 
 @pytest.mark.usefixtures("lake")
@@ -496,27 +497,6 @@ def test_a_clean_up_that_fails_after_the_commit_does_not_fail_the_task(rows, sub
 def test_arguments_that_cannot_be_meant_are_import_errors_of_the_dag(arguments):
     with pytest.raises(errors.InvalidInputError):
         DuckLakeSparkInsertOperator(task_id="insert", table="main.orders", **arguments)
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ({"format": "avro", "path": "x"}, "'avro' is not one of"),
-        (["a.csv", "b.csv"], r"a path or a mapping, not \['a.csv', 'b.csv'\]. For several files"),
-        (
-            {"format": "jdbc", "conn_id": "nowhere", "options": {}},
-            "'nowhere' of a jdbc source does not exist",
-        ),
-        ({"format": "csv", "path": "x", "conn_id": "erp"}, "only a source of format jdbc"),
-        ({"format": "jdbc", "conn_id": "spark_default"}, "has no known JDBC URL"),
-    ],
-)
-@pytest.mark.usefixtures("lake")
-def test_a_source_that_cannot_be_meant_fails_before_any_job(submit, source, message):
-    with pytest.raises(AirflowFailException, match=message):
-        insert(source=source)
-
-    assert submit.calls == []
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ EXPIRE, TAG = operators.DuckLakeExpireSnapshotsOperator, operators.DuckLakeTagOp
 EXPORT, RESTORE = operators.DuckLakeExportCatalogOperator, operators.DuckLakeRestoreOperator
 VERIFY, HEALTH = operators.DuckLakeVerifyOperator, operators.DuckLakeTableHealthOperator
 FLUSH, MIGRATE = operators.DuckLakeFlushInlinedDataOperator, operators.DuckLakeMigrateOperator
+ADD = operators.DuckLakeAddTableOperator
+ADDED = {"table": "new", "source": "/nowhere", "format": "delta", "create_table": True}
 CLEAN_UPS = (operators.DuckLakeCleanupOldFilesOperator, operators.DuckLakeDeleteOrphanedFilesOperator)
 OF_T = {"at": 2, "table": "orders", "dry_run": True}
 PATH = {"path": "{tmp_path}/x.ducklake"}
@@ -69,6 +71,11 @@ INVALID: list[tuple[type, dict[str, Any], str]] = [
     (FLUSH, {"dry_run": "maybe"}, "dry_run is 'maybe'"),
     (FLUSH, {"table": "main.orders", "schema": "main"}, "not both"),
     (MIGRATE, {"backup": "perhaps"}, "backup"),
+    (ADD, ADDED | {"format": "hudi"}, "hudi"),
+    (ADD, ADDED | {"source": "orders"}, "'orders'"),
+    (ADD, ADDED | {"version": "newest"}, "version is 'newest'"),
+    (ADD, ADDED | {"format": "iceberg", "catalog": {"uri": 5}}, "catalog is not a dict of strings"),
+    (ADD, ADDED | {"allowed_paths": [5]}, "allowed_paths is [5]"),
     *(
         (operator, arguments, words)
         for operator in CLEAN_UPS

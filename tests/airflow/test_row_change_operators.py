@@ -308,42 +308,28 @@ def test_the_example_of_the_guide_is_a_dag_file(tmp_path):
     assert sorted(types) == sorted(class_.__name__ for class_ in OPERATORS)
 
 
+MERGED = {"sql": "SELECT 1 AS id", "update_all": True}
+
+
 @pytest.mark.parametrize(
-    ("class_", "arguments"),
+    ("class_", "arguments", "of"),
     [
-        (DuckLakeSparkDeleteOperator, {"where": "id = 1 AND nosuch > 3"}),
-        (DuckLakeSparkUpdateOperator, {"set": {"id": "id + nosuch"}, "where": "true"}),
-        (DuckLakeSparkUpdateOperator, {"set": {"id": "1"}, "where": "target.nosuch"}),
-        (
-            DuckLakeSparkMergeOperator,
-            {"sql": "SELECT 1 AS id", "on": "target.nosuch = source.id", "update_all": True},
-        ),
+        (DuckLakeSparkDeleteOperator, {"where": "id = 1 AND nosuch > 3"}, " of '.*'"),
+        (DuckLakeSparkUpdateOperator, {"set": {"id": "id + nosuch"}, "where": "true"}, " of '.*'"),
+        (DuckLakeSparkUpdateOperator, {"set": {"id": "1"}, "where": "target.nosuch"}, " of '.*'"),
+        (DuckLakeSparkMergeOperator, {"on": "target.nosuch = source.id", **MERGED}, " of '.*'"),
+        (DuckLakeSparkMergeOperator, {"on": ["nosuch"], **MERGED}, ""),
     ],
 )
-def test_a_column_of_an_expression_that_does_not_exist_is_found_before_spark_starts(
-    sqlite_catalog, submit, class_, arguments
+def test_a_column_that_does_not_exist_is_found_before_spark_starts(
+    sqlite_catalog, submit, class_, arguments, of
 ):
     by_duckdb(sqlite_catalog, "CREATE TABLE orders AS SELECT 1 AS id", data_inlining_row_limit=0)
     task = class_(task_id="change", table="main.orders", **arguments)
 
     with pytest.raises(
-        AirflowFailException, match=r"Column 'nosuch' of '.*' is not in main.orders; its columns are: id"
+        AirflowFailException, match=f"Column 'nosuch'{of} is not in main.orders; its columns are: id"
     ):
         task.execute(context_of("change"))
-
-    assert submit.calls == []
-
-
-@pytest.mark.usefixtures("submit")
-def test_a_column_to_match_by_that_does_not_exist_is_found_before_spark_starts(sqlite_catalog, submit):
-    by_duckdb(sqlite_catalog, "CREATE TABLE orders AS SELECT 1 AS id", data_inlining_row_limit=0)
-    task = DuckLakeSparkMergeOperator(
-        task_id="merge", table="main.orders", on=["nosuch"], sql="SELECT 1 AS id", update_all=True
-    )
-
-    with pytest.raises(
-        AirflowFailException, match=r"Column 'nosuch' is not in main.orders; its columns are: id"
-    ):
-        task.execute(context_of("merge"))
 
     assert submit.calls == []

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.format.partitioning import parse_partition_by
 from airflow_provider_ducklake.lake.format.schema import TableSchema
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan
 from airflow_provider_ducklake.lake.spark.job.request import job_directory
 from airflow_provider_ducklake.lake.spark.sessions import remote
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.connect_server import connect_server
 from tests.reference.processes import FAST_JVM
 
@@ -144,3 +146,9 @@ def new_plan(tmp_path: Path) -> NewPlan:
         return make_plan(tmp_path, schema, partition_by, settings, next(numbers))
 
     return make
+
+
+@pytest.fixture
+def session(spark: SparkSession, lake: Lake) -> LakeSession:
+    """A session on the lake of a file that has a fixture of that name."""
+    return LakeSession(spark, lake)

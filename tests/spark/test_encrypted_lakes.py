@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote
 from airflow_provider_ducklake.lake.writes.session import LakeSession
+from tests.interop.lakes import alone
 from tests.interop.test_encrypted_lakes import COLUMNS, SELECT, check_sealed, contents_seen, keys, rows
 from tests.reference.duckdb_lake import open_lake
 
@@ -19,14 +20,8 @@ from tests.reference.duckdb_lake import open_lake
 def lake(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", COLUMNS)
+        alone(lake).create_table("t", COLUMNS)
         yield lake
-
-
-@pytest.fixture
-def session(spark, lake) -> LakeSession:
-    return LakeSession(spark, lake)
 
 
 def both(catalog, lake: Lake, session: LakeSession) -> list[dict]:
@@ -107,8 +102,7 @@ def test_spark_leaves_no_key_on_local_disks(spark, session, lake, sqlite_catalog
         last = session.insert("t", spark.createDataFrame(rows(10_000, 10)).coalesce(1))
         assert session.changes("t", first.id, last.id).toArrow().num_rows == 510
         secrets |= set(keys(sqlite_catalog))
-        with lake.transaction() as tx:
-            tx.set_sorted_by("t", ["word"])
+        alone(lake).set_sorted_by("t", ["word"])
         session.merge_adjacent_files("t")
         secrets |= set(keys(sqlite_catalog))
 

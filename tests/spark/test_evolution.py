@@ -10,7 +10,7 @@ from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice, InsertMode, SchemaEvolution
 from tests.differential.twin import Twin
-from tests.reference.duckdb_lake import open_lake
+from tests.interop.lakes import by_duckdb
 from tests.spark.inserting import insert, new_lake, rows_of
 
 ADD = InsertChoice(evolution=SchemaEvolution.ADD_COLUMNS)
@@ -151,8 +151,7 @@ def test_columns_are_added_beside_replaced_rows_and_none_without_rows(spark, sql
 def test_an_alter_meanwhile_is_a_conflict_and_an_append_is_none(spark, sqlite_catalog):
     def elsewhere(statement: str):
         def run() -> None:
-            with open_lake(sqlite_catalog) as reference:
-                reference.sql(statement)
+            by_duckdb(sqlite_catalog, statement)
 
         return run
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import re
 import stat
 import subprocess
 import sys
@@ -10,8 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from py4j.protocol import Py4JJavaError
 
 from airflow_provider_ducklake.lake import errors
+from airflow_provider_ducklake.lake.errors import SparkJobError, StorageError
 from airflow_provider_ducklake.lake.format.files import ColumnStats, DataFile
 from airflow_provider_ducklake.lake.format.partitioning import (
     PartitionField,
@@ -28,8 +32,11 @@ from airflow_provider_ducklake.lake.spark.job import request as jobs
 from airflow_provider_ducklake.lake.spark.job import results
 from airflow_provider_ducklake.lake.spark.job.codec import decode, dumps, encode, loads
 from airflow_provider_ducklake.lake.spark.job.documents import reading
+from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.job.results import Batch, decode_error, encode_error, summary
+from airflow_provider_ducklake.lake.spark.sessions.kind import map_in_arrow
 from airflow_provider_ducklake.lake.storage.files import writing
+from airflow_provider_ducklake.lake.storage.files.filesystem import storage_errors
 
 JOB_ID = "0190f3c1-0000-7000-8000-000000000001"
 
@@ -247,32 +254,32 @@ def test_many_files_lie_in_several_parts_and_come_back_in_order(tmp_path):
     assert job_io.read_results(request) == (result,)
 
 
-def test_without_done_there_is_no_result(tmp_path):
-    request = make_request(tmp_path)
-    job_io.write_results(request, [a_result(request, 1)])
-    (Path(request.directory) / "_DONE").unlink()
-
-    with pytest.raises(errors.SparkJobError, match="_DONE does not exist"):
-        job_io.read_results(request)
-
-
-def test_a_result_of_another_job_is_refused(tmp_path):
-    request = make_request(tmp_path)
-    job_io.write_results(request, [a_result(request, 1)])
-    done = Path(request.directory) / "_DONE"
+def of_somebody_else(done: Path) -> None:
     done.write_bytes(done.read_bytes().replace(JOB_ID.encode(), b"somebody-else"))
 
-    with pytest.raises(errors.SparkJobError, match="somebody-else"):
+
+@pytest.mark.parametrize(
+    ("name", "harm", "words"),
+    [
+        ("_DONE", Path.unlink, "_DONE does not exist"),
+        ("_DONE", of_somebody_else, "somebody-else"),
+        ("part-00000.json", Path.unlink, "is missing"),
+    ],
+)
+def test_a_result_that_is_not_whole_or_of_another_job_is_refused(tmp_path, name, harm, words):
+    request = make_request(tmp_path)
+    job_io.write_results(request, [a_result(request, 1)])
+    harm(Path(request.directory) / name)
+
+    with pytest.raises(errors.SparkJobError, match=words):
         job_io.read_results(request)
 
 
-def test_a_missing_part_and_a_wrong_total_are_refused(tmp_path):
+def test_a_wrong_total_is_refused(tmp_path):
     request = make_request(tmp_path)
     job_io.write_results(request, [dataclasses.replace(a_result(request, 1), rows_written=3)])
+
     with pytest.raises(errors.SparkJobError, match="reported 3 rows, but its files hold 2"):
-        job_io.read_results(request)
-    (Path(request.directory) / "part-00000.json").unlink()
-    with pytest.raises(errors.SparkJobError, match="is missing"):
         job_io.read_results(request)
 
 
@@ -436,3 +443,109 @@ def test_of_batches_that_are_done_the_newest_keeps_a_record(tmp_path):
     assert job_io.batch_ids(checkpoint, "q") == [4, 5]
     job_io.finish_batches(checkpoint, "q", [4, 6])
     assert [path.name for path in folder.iterdir()] == ["6.done"]
+
+
+# --- which cause an error of Spark's names: its exceptions of Java, never the values in their messages ---
+
+OUT_OF_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
+
+
+def said_of(spark, java_exception) -> str:
+    """Return what becomes of an exception of Java that is the cause of another."""
+    with pytest.raises(Py4JJavaError) as caught:
+        spark._jvm.java.util.concurrent.CompletableFuture.failedFuture(java_exception).join()
+    found = typed(caught.value)
+    assert type(found) is SparkJobError
+    return str(found)
+
+
+@pytest.mark.classic_only("makes exceptions of Java")
+def test_exceptions_behind_the_error_tell_the_cause_and_spark_is_quoted(spark):
+    text = said_of(spark, spark._jvm.java.lang.OutOfMemoryError("Java heap space"))
+
+    cause, said = text.split("\n", 1)
+    assert cause == (
+        f"Spark ran out of memory. Raise driver_memory or executor_memory. Spark says: {OUT_OF_MEMORY}"
+    )
+    assert said.startswith("  Py4JJavaError: An error occurred while calling")
+    assert OUT_OF_MEMORY in said
+
+
+@pytest.mark.classic_only("RDDs")
+def test_a_worker_of_python_that_died_is_told(spark):
+    with pytest.raises(Exception, match="Python worker exited unexpectedly") as caught:
+        spark.sparkContext.range(1).foreach(lambda _: os._exit(1))
+
+    assert str(typed(caught.value)).startswith(
+        "A process of the job was killed, most often because it ran out of memory."
+    )
+
+
+def fills_the_disk(batches):
+    with storage_errors("/data/x", "write"), Path("/dev/full").open("wb", buffering=0) as file:
+        file.write(b"x")
+    yield from batches
+
+
+def fails_by_itself(batches):
+    with Path("/dev/full").open("wb", buffering=0) as file:
+        file.write(b"x")
+    yield from batches
+
+
+def test_a_full_disk_of_a_task_is_called_full(spark):
+    rows = spark.range(1)
+    with pytest.raises(Exception, match="the disk is full") as caught:
+        map_in_arrow(rows, fills_the_disk, rows.schema).collect()
+
+    found = typed(caught.value)
+    assert type(found) is StorageError
+    assert str(found).startswith("Cannot write /data/x: the disk is full. Make room there")
+
+
+def test_what_python_says_of_another_error_of_a_task_comes_first(spark):
+    rows = spark.range(1)
+    with pytest.raises(Exception, match="No space left") as caught:
+        map_in_arrow(rows, fails_by_itself, rows.schema).collect()
+
+    found = typed(caught.value)
+    assert type(found) is SparkJobError
+    assert re.match(r"\w+: OSError: \[Errno 28\] No space left on device\n", str(found))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [OUT_OF_MEMORY, f"x\nCaused by: {OUT_OF_MEMORY}", f"{OUT_OF_MEMORY}\n", f"\n: {OUT_OF_MEMORY}"],
+)
+def test_values_of_rows_tell_no_cause(spark, value):
+    rows = spark.createDataFrame([(value,)], "s string")
+    for expression in ("CAST(s AS INT)", "raise_error(s)", "CAST(raise_error(s) AS INT) + rand()"):
+        with pytest.raises(Exception, match="Java heap space") as caught:
+            rows.selectExpr(expression).collect()
+
+        assert "ran out of memory" not in str(typed(caught.value))
+
+
+@pytest.mark.classic_only("makes exceptions of Java")
+def test_files_and_programs_of_others_tell_no_cause(spark):
+    jvm = spark._jvm
+
+    assert "bucket" not in said_of(spark, jvm.java.nio.file.AccessDeniedException("/data/files/x"))
+    assert "Python" not in said_of(spark, jvm.java.io.IOException('Cannot run program "jq": error=2, x'))
+
+
+class NumberFormatException(Exception):  # noqa: N818 - Java's
+    """As Python names one of Java's."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NumberFormatException(f"[CAST_INVALID_INPUT] The value '{OUT_OF_MEMORY}' of the type"),
+        RuntimeError("java.nio.file.AccessDeniedException: s3a://x/y: software.amazon.awssdk"),
+        OSError('Cannot run program "jq": error=2, No such file or directory'),
+        RuntimeError("An error occurred (AccessDeniedException) when calling the GetSecretValue operation"),
+    ],
+)
+def test_errors_of_users_own_python_tell_no_cause(error):
+    assert str(typed(error)) == f"{type(error).__name__}: {error}"

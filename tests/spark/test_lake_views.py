@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.spark.jobs.lake_views import FUNCTIONS
 from airflow_provider_ducklake.lake.spark.jobs.sql import rows_of
 from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote
 from airflow_provider_ducklake.lake.writes.session import LakeSession
+from tests.interop.lakes import alone
 from tests.spark.view_fuzz import ATTACKS, CANARY, DEFAULT, SET, Judge, report
 from tests.unit.sql.view_texts import HARMLESS, HOSTILE, ORDINARY
 
@@ -334,8 +335,7 @@ def test_no_text_of_a_user_reads_the_drivers_variables(lake, spark):
 
 
 def test_names_of_columns_are_no_variables_in_any_verb(lake, spark):
-    with lake.transaction() as transaction:
-        transaction.create_table("main.odd", {"id": "int64", VARIABLE: "varchar"})
+    alone(lake).create_table("main.odd", {"id": "int64", VARIABLE: "varchar"})
     lake.append_arrow("main.odd", pa.table({"id": pa.array([1], pa.int64()), VARIABLE: ["a"]}))
     session = LakeSession(spark, lake)
     rows = session.read("main.odd")

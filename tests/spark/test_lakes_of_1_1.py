@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.storage.arrow.rows import partition_of_rows
 from airflow_provider_ducklake.lake.storage.nested_values.shredding import VARIANT
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.golden.lakes_1_1.recorded import NAMES, recorded_lake
+from tests.interop.lakes import alone
 from tests.interop.test_epoch_partitions import UNITS, drawn
 from tests.interop.test_types_of_1_1 import COLUMNS, NANOSECONDS, ROWS
 from tests.reference import ducklakepy_lake
@@ -75,8 +76,7 @@ def test_every_verb_writes_there(spark, lake, sqlite_catalog):
 )
 def test_maps_to_null_are_inserted(spark, sqlite_catalog, maps):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"m": "map(varchar, null)"})
+        alone(lake).create_table("t", {"m": "map(varchar, null)"})
         session = LakeSession(spark, lake)
         rows = spark.sql(" union all ".join(f"select {one} m" for one in maps)).coalesce(1)
         session.insert("t", rows)
@@ -135,8 +135,7 @@ def test_deletes_become_vectors_where_the_lake_wants_them(spark, sqlite_catalog)
 @pytest.fixture
 def instants(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as opened:
-        with opened.transaction() as tx:
-            tx.create_table("t", {"z": "timestamptz_ns"})
+        alone(opened).create_table("t", {"z": "timestamptz_ns"})
         yield opened
 
 
@@ -180,8 +179,7 @@ def test_the_first_and_the_last_instant_come_through_each_verb(spark, instants):
     ends = [INFINITIES[0], FIRST, LAST, INFINITIES[1]]
     instants.append_arrow("t", pa.table({"z": pa.array(ends, pa.int64()).cast(NANOSECONDS)}))
     session = LakeSession(spark, instants)
-    with instants.transaction() as tx:
-        tx.add_column("t", "i", "int32")
+    alone(instants).add_column("t", "i", "int32")
 
     session.update("t", {"i": "1"}, "true")
     session.merge("t", session.read("t"), ["z"], update_all=True, insert_all=True)
@@ -193,8 +191,7 @@ def test_the_first_and_the_last_instant_come_through_each_verb(spark, instants):
 
 def test_the_first_moment_without_a_zone_may_be_a_date(spark, sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"z": "timestamp_ns"})
+        alone(lake).create_table("t", {"z": "timestamp_ns"})
         assert stored(spark, lake, "1677-09-22", "2262-04-11 23:47:16.854775806") == [FIRST, LAST]
 
 
@@ -220,8 +217,7 @@ def test_partitions_since_1970_are_those_of_utc(spark, sqlite_catalog, zone, typ
     rows = spark.createDataFrame([(one,) for one in moments], "n bigint").selectExpr(f"{MADE[type_]} AS z")
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", {"z": type_}, partition_by=[f"epoch_{unit}(z)" for unit in UNITS])
+        alone(lake).create_table("t", {"z": type_}, partition_by=[f"epoch_{unit}(z)" for unit in UNITS])
         with session_zone(spark, zone):
             LakeSession(spark, lake).insert("t", rows)
 

@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice, InsertMode
-from tests.reference.duckdb_lake import open_lake
+from tests.interop.lakes import by_duckdb
 from tests.spark.inserting import insert, new_lake, rows_of
 
 PARTITIONS = InsertChoice(InsertMode.OVERWRITE_PARTITIONS)
@@ -88,8 +88,7 @@ def test_a_file_of_older_keys_that_may_hold_such_rows_is_named(spark, sqlite_cat
 )
 def test_what_others_do_to_the_rows_meanwhile_is_a_conflict(spark, sqlite_catalog, choice, statement):
     def meanwhile() -> None:
-        with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
-            reference.sql(statement)
+        by_duckdb(sqlite_catalog, statement, data_inlining_row_limit=0)
 
     with (
         new_lake(sqlite_catalog, *ORDERS, data_inlining_row_limit=0) as lake,
@@ -101,8 +100,7 @@ def test_what_others_do_to_the_rows_meanwhile_is_a_conflict(spark, sqlite_catalo
 @pytest.mark.parametrize(("choice", "left"), [(OVERWRITE, [10]), (PARTITIONS, [2, 3, 4, 10])])
 def test_rows_that_go_meanwhile_are_no_conflict_of_an_overwrite(spark, sqlite_catalog, choice, left):
     def meanwhile() -> None:
-        with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
-            reference.sql("DELETE FROM t WHERE id = 1")
+        by_duckdb(sqlite_catalog, "DELETE FROM t WHERE id = 1", data_inlining_row_limit=0)
 
     with new_lake(sqlite_catalog, *ORDERS, data_inlining_row_limit=0) as lake:
         insert(lake, orders(spark, (10, "eu", "2024-12-31")), choice, meanwhile=meanwhile)
@@ -180,8 +178,7 @@ def test_the_job_finds_the_rows_of_a_condition_in_large_files(spark, sqlite_cata
 )
 def test_rows_that_the_job_found_and_others_changed_are_a_conflict(spark, sqlite_catalog, statement):
     def meanwhile() -> None:
-        with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
-            reference.sql(statement)
+        by_duckdb(sqlite_catalog, statement, data_inlining_row_limit=0)
 
     large = "INSERT INTO t SELECT range, 'eu', DATE '2024-01-01' + (range % 700)::INT FROM range(1000, 4000)"
     choice = InsertChoice(where="id < 2000")

@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, rows_of
 from tests.spark.test_row_changes import Twins, delete, update
-from tests.spark.test_sorted_compaction import compacted
+from tests.spark.test_row_order import compacted
 
 
 def own_names() -> list[str]:

@@ -27,7 +27,9 @@ from airflow_provider_ducklake.lake.spark.reading.read_deletes import numbered, 
 from airflow_provider_ducklake.lake.spark.reading.read_files import scan
 from airflow_provider_ducklake.lake.spark.reading.read_layout import present_layout
 from airflow_provider_ducklake.lake.spark.types.names import ReadNames
+from tests.interop.comparison import multiset
 from tests.interop.filtered_lake import COLUMNS, NOW, fill_by_the_reference
+from tests.interop.lakes import alone, by_duckdb
 from tests.interop.test_parquet_evolution import HISTORIES, write_history
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.interop.type_values import NULL_STRUCTS, TYPES
@@ -202,9 +204,9 @@ def test_deletes_are_applied_whatever_a_folder_is_called(spark, tmp_path, name):
 
 
 def test_rows_of_a_file_that_is_not_known_are_never_taken_for_live(sqlite_catalog, spark):
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
-        duck.sql("CREATE TABLE t AS SELECT 1 AS i")
-        duck.sql("INSERT INTO t VALUES (2)")
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t AS SELECT 1 AS i")
+        reference.sql("INSERT INTO t VALUES (2)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         plan = lake.scan("t")
         columns, names = plan.table.schema.columns, ReadNames.beside(plan.columns)
@@ -274,9 +276,9 @@ def test_no_columns_and_no_rows(sqlite_catalog, spark):
 
 
 def test_what_cannot_be_read_is_said_before_anything_runs(sqlite_catalog, spark):
-    with open_lake(sqlite_catalog) as duck:
-        duck.sql("CREATE TABLE t AS SELECT x AS i, x AS h FROM range(0) r(x)")
-        duck.sql("INSERT INTO t SELECT x, x FROM range(50) r(x)")
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE t AS SELECT x AS i, x AS h FROM range(0) r(x)")
+        reference.sql("INSERT INTO t SELECT x, x FROM range(50) r(x)")
     with sqlite3.connect(sqlite_catalog.location) as catalog:
         catalog.execute("UPDATE ducklake_column SET column_type = 'unknown' WHERE column_name = 'h'")
     catalog.close()
@@ -294,9 +296,9 @@ def test_what_cannot_be_read_is_said_before_anything_runs(sqlite_catalog, spark)
 
 @pytest.mark.classic_only("looks at the JVM's plan")
 def test_two_columns_are_all_that_is_read_of_two(sqlite_catalog, spark):
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
-        duck.sql("CREATE TABLE t AS SELECT x AS a, x AS b, x AS c, x AS d FROM range(50) r(x)")
-        duck.sql("DELETE FROM t WHERE a = 3")
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t AS SELECT x AS a, x AS b, x AS c, x AS d FROM range(50) r(x)")
+        reference.sql("DELETE FROM t WHERE a = 3")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         df = read_table(spark, lake.scan("t", columns=("d",), filter="b < 40"))
 
@@ -349,8 +351,8 @@ def test_filters_find_times_that_the_julian_calendar_of_spark_has_not(sqlite_cat
 
 @pytest.mark.classic_only("looks at the JVM's plan")
 def test_other_times_are_pushed_down(sqlite_catalog, spark):
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
-        duck.sql(
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql(
             "CREATE TABLE t AS SELECT DATE '2024-05-01' AS d, TIMESTAMPTZ '2024-05-01 00:00:00+00' AS tz"
         )
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
@@ -397,9 +399,9 @@ FAILED = "FAILED_READ_FILE|PATH_NOT_FOUND"  # a server lists the files when the 
     [(Path.unlink, "does not exist"), (cut_off, "Spark cannot read it"), (without_ids, "no field ids")],
 )
 def test_a_file_that_goes_bad_before_the_rows_are_asked_for_is_named(sqlite_catalog, spark, harm, reason):
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
-        duck.sql("CREATE TABLE t (i BIGINT)")
-        duck.sql("INSERT INTO t FROM range(50)")
+    by_duckdb(
+        sqlite_catalog, "CREATE TABLE t (i BIGINT)", "INSERT INTO t FROM range(50)", data_inlining_row_limit=0
+    )
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         plan = lake.scan("t")
         df = read_table(spark, plan)
@@ -425,8 +427,7 @@ def test_a_file_that_goes_bad_before_the_rows_are_asked_for_is_named(sqlite_cata
 def test_no_file_is_left_out_without_a_word(sqlite_catalog, spark, planted):
     """Spark's listing leaves out what is empty, and files of some names; what lies in a folder it reads."""
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64"})
+        alone(lake).create_table("t", {"i": "int64"})
         for first in (0, 100):
             lake.append_arrow("t", pa.table({"i": pa.array(range(first, first + 50), pa.int64())}))
     path = Path(lake_file(sqlite_catalog))
@@ -464,8 +465,7 @@ def lake_file(catalog: CatalogDatabase) -> str:
 
 @pytest.mark.classic_only("makes an error of Java")
 def test_a_file_is_not_called_bad_for_what_ails_who_reads_it(sqlite_catalog, spark):
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
-        duck.sql("CREATE TABLE t AS SELECT 1 AS i")
+    by_duckdb(sqlite_catalog, "CREATE TABLE t AS SELECT 1 AS i", data_inlining_row_limit=0)
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         plan = lake.scan("t")
     java = spark._jvm.java
@@ -505,8 +505,7 @@ UNLIKE = {"far", "infinite"}  # times that pyarrow's writer or Spark's calendar 
 
 def test_one_line_reads_a_table_of_a_lake(spark, sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("orders", {"id": "int64", "price": "float64"})
+        alone(lake).create_table("orders", {"id": "int64", "price": "float64"})
         before = lake.append_arrow("orders", pa.table({"id": [1, 2], "price": [10.5, 20.5]}))
         lake.append_arrow("orders", pa.table({"id": [3], "price": [30.5]}))
 
@@ -549,3 +548,45 @@ def test_no_row_is_left_out_by_parquets_bounds_of_floats(spark, sqlite_catalog, 
             }
             assert {one: found.where(f"{column} {one}").count() for one in counts} == counts
         assert found.where("s.n = 1").select("s.n").count() == 140
+
+
+# --- restored tables, whose files may be older than their snapshots say ---
+
+ALTERED = [
+    "CREATE SCHEMA s",
+    "USE lake.s",
+    "CREATE TABLE t (i INT, s VARCHAR, n INT)",
+    "INSERT INTO t SELECT i, 'a' || i, i FROM range(40) r(i)",  # a file of before, with other columns
+    "ALTER TABLE t ADD COLUMN late INT DEFAULT 7",
+    "ALTER TABLE t RENAME s TO text",
+    "ALTER TABLE t ALTER n TYPE BIGINT",
+    "INSERT INTO t SELECT i, 'b' || i, i, i FROM range(40, 60) r(i)",
+]
+SINCE = [
+    "ALTER TABLE t DROP COLUMN late",
+    "INSERT INTO t SELECT i, 'c', i FROM range(60, 90) r(i)",  # lacks a column that comes back
+    "DELETE FROM t WHERE i < 60",
+]
+
+GONE = {"table": ["DROP TABLE t"], "schema": ["USE lake.main", "DROP SCHEMA s CASCADE"]}
+
+
+@pytest.mark.parametrize("gone", [None, *GONE])
+def test_columns_of_copies_are_those_that_their_files_have(spark, sqlite_catalog, gone):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        for statement in ALTERED:
+            reference.sql(statement)
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        then = lake.current_snapshot().id
+        with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+            for statement in ["USE lake.s", *SINCE, *GONE.get(gone, ())]:
+                reference.sql(statement)
+
+        restored = lake.restore("s.t", at=then)
+
+        assert restored.tables[0].files_copied == 2
+        since = restored.committed.id if gone == "schema" else then  # it is another table
+        feed = lake.changes("s.t", since, restored.committed.id)
+        with open_lake(sqlite_catalog) as reference:
+            assert assert_same_rows(spark, lake, reference, "s.t") == 60
+        assert multiset(read_changes(spark, feed.plan).toArrow()) == multiset(feed.read_arrow())

@@ -24,6 +24,7 @@ from airflow_provider_ducklake.lake.spark.jobs.insert import insert, write
 from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.lake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.lake.spark.read import read_table
+from tests.interop.lakes import alone
 from tests.spark.inserting import new_lake
 
 QUOTED_REGEX = "spark.sql.parser.quotedRegexColumnNames"
@@ -175,8 +176,7 @@ def test_a_merge_finds_nan_whatever_its_source_sets(sqlite_catalog, functions, t
     file = tmp_path / "numbers.parquet"
     pq.write_table(pa.table({"v": [0.1, float("nan")]}), file)  # whose bounds leave NaN out
     with new_lake(sqlite_catalog, "CREATE TABLE t (v DOUBLE)") as lake:
-        with lake.transaction() as transaction:
-            transaction.add_data_files("t", [str(file)])
+        alone(lake).add_data_files("t", [str(file)])
         table, job_id = lake.table_snapshot("t"), str(uuid.uuid4())
         directory = job_directory(table.root, job_id)
         plans = tuple(plan_write(table, f"{directory}{part}/") for part in ("updated", "inserted"))

@@ -26,6 +26,7 @@ from airflow_provider_ducklake.lake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.lake.sql.spark.statements import WriteMode
 from airflow_provider_ducklake.lake.writes.sql_plan import Reads, find_target, steps_of
+from tests.interop.lakes import alone
 
 JOB = "01a214b0-005d-7a75-9966-2ec304b4ac3e"
 ROWS = pa.table(
@@ -120,8 +121,7 @@ def test_no_name_in_statements_views_or_sources_hides_a_table(lake, run, tmp_pat
 
 def test_changes_come_with_their_kind_and_place(lake, run):
     before = lake.current_snapshot().id
-    with lake.transaction() as tx:
-        tx.truncate("o")
+    alone(lake).truncate("o")
     lake.append_arrow("o", ROWS.slice(1, 1))
     sign = "CASE change_type WHEN 'insert' THEN 1 ELSE -1 END"
     query = f"SELECT day, CAST(sum({sign}) AS BIGINT) FROM o GROUP BY day"
@@ -177,8 +177,7 @@ def test_a_function_gets_tables_by_name(lake, run, tmp_path, monkeypatch):
         {"day": date(2026, 1, 2), "count": 10},
     ]
     assert sorted_rows(run(source("by_name"))) == COUNTED
-    with lake.transaction() as tx:
-        tx.create_view("second", "SELECT id FROM o WHERE id = 2", "spark")
+    alone(lake).create_view("second", "SELECT id FROM o WHERE id = 2", "spark")
     for names in (["o", "second"], ["second", "o"]):  # a view may come before the table that it reads
         wanted = {QualifiedName.of(name).folded: f"main.{name}" for name in names}
         reads = Reads(lake, JOB, lake.current_snapshot(), wanted=wanted)

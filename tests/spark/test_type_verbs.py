@@ -19,6 +19,7 @@ from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidValueErr
 from airflow_provider_ducklake.lake.format.types.ducklake_types import SCALARS, Exact
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.comparison import difference, tables_of
+from tests.interop.lakes import alone, by_duckdb
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -83,8 +84,7 @@ class Given:
 
     def theirs(self, table: str = "t") -> list[tuple[object, ...]]:
         values = ", ".join(f"v{number}::VARCHAR" for number in range(len(self.names)))
-        with open_lake(self.catalog) as reference:
-            return reference.sql(f"SELECT id, [{values}]::VARCHAR FROM {table} ORDER BY id, 2")
+        return by_duckdb(self.catalog, f"SELECT id, [{values}]::VARCHAR FROM {table} ORDER BY id, 2")
 
     def check(self, ids: dict[int, int], table: str = "t") -> None:
         """Check that the reference reads so many rows of each id, the values those of the three rows."""
@@ -141,8 +141,7 @@ def merge(given: Given) -> None:
 
 
 def compaction(given: Given) -> None:
-    with open_lake(given.catalog, data_inlining_row_limit=0) as reference:
-        reference.sql("DELETE FROM t WHERE id = 2")
+    by_duckdb(given.catalog, "DELETE FROM t WHERE id = 2", data_inlining_row_limit=0)
     given.session.rewrite_data_files("t", delete_threshold=0)
     assert all(file.delete_file is None for file in given.lake.table_snapshot("t", with_files=True).files)
     given.check({1: 1, 3: 1})
@@ -168,8 +167,7 @@ def restore(given: Given) -> None:
 def add_files(given: Given) -> None:
     (file,) = given.lake.table_snapshot("t", with_files=True).files
     copy = shutil.copy(file.path, given.folder / "copy.parquet")
-    with given.lake.transaction() as tx:
-        tx.add_data_files("t", [str(copy)])
+    alone(given.lake).add_data_files("t", [str(copy)])
     given.check(dict.fromkeys((1, 2, 3), 2))
 
 
@@ -304,8 +302,7 @@ def test_text_files_keep_what_a_type_has(sqlite_catalog, spark, tmp_path, format
         columns = {name: name for name in texts}
         if format_ == "json":
             columns["all"] = f"struct({', '.join(f'{name} {name}' for name in texts)})"
-        with lake.transaction() as tx:
-            tx.create_table("t", columns)
+        alone(lake).create_table("t", columns)
         LakeSession(spark, lake).insert("t", {"format": format_, "path": str(path), "options": options})
     with open_lake(sqlite_catalog) as reference:
         values = ", ".join(f"{name}::VARCHAR" for name in texts)
@@ -333,8 +330,7 @@ FINE = "named_struct('months', 1, 'days', 0, 'microseconds', 1L)"
 
 def test_intervals_and_times_that_no_file_holds_are_refused_by_spark_s_tasks(sqlite_catalog, spark):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int32", "v": "interval", "z": "timetz"})
+        alone(lake).create_table("t", {"id": "int32", "v": "interval", "z": "timetz"})
         session = LakeSession(spark, lake)
         for value, shown in {BEFORE: "-00:00:00.001", FINE: "1 month 00:00:00.000001"}.items():
             with pytest.raises(InvalidValueError, match=f"column v: 1 value .*'{shown}' in row 1 of"):

@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.storage.parquet.reader import naming_file
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.comparison import multiset
-from tests.interop.lakes import by_duckdb
+from tests.interop.lakes import alone, by_duckdb
 from tests.interop.test_added_types import VALUES, write_int96
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.test_codings import UNREAD
@@ -43,13 +43,11 @@ CODINGS = {
 def test_a_file_that_nothing_hints_at_is_named_with_the_way_out(spark, sqlite_catalog, name):
     """Another client may write so; and DuckDB removes an option of a table, since DuckLake 1.1."""
     option, value, problem = CODINGS[name]
-    by_duckdb(
-        sqlite_catalog,
-        "CALL lake.set_option('data_inlining_row_limit', 0)",
-        f"CALL lake.set_option('{option}', {value})",
-        "CREATE TABLE t (id BIGINT, x DOUBLE)",  # of a file of the same snapshot the footer is asked anyway
-        "INSERT INTO t SELECT i, i / 7.0 FROM range(3000) r(i)",
-    )
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CALL lake.set_option('data_inlining_row_limit', 0)")
+        reference.sql(f"CALL lake.set_option('{option}', {value})")
+        reference.sql("CREATE TABLE t (id BIGINT, x DOUBLE)")
+        reference.sql("INSERT INTO t SELECT i, i / 7.0 FROM range(3000) r(i)")
     with sqlite3.connect(sqlite_catalog.location) as connection:
         connection.execute("DELETE FROM ducklake_metadata WHERE key = ?", (option,))
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
@@ -73,8 +71,7 @@ def test_int96_of_all_years_goes_through_every_verb(spark, sqlite_catalog, tmp_p
     by_duckdb(sqlite_catalog, 'CREATE TABLE t (id BIGINT, "at" TIMESTAMP)')
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         session = LakeSession(spark, lake)
-        with lake.transaction() as tx:
-            tx.add_data_files("t", [str(path)])
+        alone(lake).add_data_files("t", [str(path)])
 
         assert same(session, lake, sqlite_catalog) == 40
         session.delete("t", "at < '1700-01-01' AND id < 20")
@@ -93,8 +90,7 @@ def test_added_files_that_spark_cannot_open_are_read_by_every_reader(spark, sqli
     by_duckdb(sqlite_catalog, f"CREATE TABLE t AS FROM read_parquet('{path}') LIMIT 0")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         session = LakeSession(spark, lake)
-        with lake.transaction() as tx:
-            tx.add_data_files("t", [str(path)])
+        alone(lake).add_data_files("t", [str(path)])
 
         assert same(session, lake, sqlite_catalog) > 0
         session.insert("u", str(path), create_table=True)
@@ -102,19 +98,15 @@ def test_added_files_that_spark_cannot_open_are_read_by_every_reader(spark, sqli
 
 
 def test_gone_rows_that_no_longer_fit_are_not_cast(spark, sqlite_catalog):
-    by_duckdb(
-        sqlite_catalog,
-        "CREATE TABLE t (id BIGINT, c INTEGER, n DECIMAL(4, 2))",
-        "INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)",
-    )
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE t (id BIGINT, c INTEGER, n DECIMAL(4, 2))")
+        reference.sql("INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         session, then = LakeSession(spark, lake), lake.current_snapshot().id
-        by_duckdb(
-            sqlite_catalog,
-            "ALTER TABLE t ALTER c TYPE BIGINT",
-            "ALTER TABLE t ALTER n TYPE DECIMAL(18, 2)",
-            "INSERT INTO t SELECT i, 4611686018427387904, 12345678.25 FROM range(3, 9) r(i)",
-        )
+        with open_lake(sqlite_catalog) as reference:
+            reference.sql("ALTER TABLE t ALTER c TYPE BIGINT")
+            reference.sql("ALTER TABLE t ALTER n TYPE DECIMAL(18, 2)")
+            reference.sql("INSERT INTO t SELECT i, 4611686018427387904, 12345678.25 FROM range(3, 9) r(i)")
         lake.restore("t", at=then)
         by_duckdb(
             sqlite_catalog, "CALL ducklake_flush_inlined_data('lake')", "INSERT INTO t VALUES (9, 9, 9)"
@@ -153,8 +145,7 @@ def test_encrypted_columns_behind_a_plain_footer_do_not_end_the_process(
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         if option is not None:
             lake.set_option(option, 1)
-        with lake.transaction() as tx:
-            tx.add_data_files("t", [str(path)])
+        alone(lake).add_data_files("t", [str(path)])
         config = pe.EncryptionConfiguration(footer_key="f", column_keys={"c": ["x"]}, plaintext_footer=True)
         properties = pe.CryptoFactory(Keys).file_encryption_properties(pe.KmsConnectionConfig(), config)
         with pq.ParquetWriter(path, rows.schema, encryption_properties=properties) as writer:
@@ -175,13 +166,11 @@ NESTED = {
 @pytest.mark.parametrize("nested", NESTED)
 def test_nested_text_of_more_than_2_gib_in_a_row_group(spark, sqlite_catalog, nested):
     """It needs some 5 GB of memory."""
-    by_duckdb(
-        sqlite_catalog,
-        "CALL lake.set_option('data_inlining_row_limit', 0)",
-        f"CREATE TABLE t AS SELECT i, {NESTED[nested]} AS l FROM range(122880) r(i)",
-        "DELETE FROM t WHERE i = 7",
-        "CALL lake.set_option('parquet_compression', 'brotli')",  # so that pyarrow reads the new file, too
-    )
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CALL lake.set_option('data_inlining_row_limit', 0)")
+        reference.sql(f"CREATE TABLE t AS SELECT i, {NESTED[nested]} AS l FROM range(122880) r(i)")
+        reference.sql("DELETE FROM t WHERE i = 7")
+        reference.sql("CALL lake.set_option('parquet_compression', 'brotli')")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         session = LakeSession(spark, lake)
         assert lake.read_arrow("t", filter="i = 5")["i"].to_pylist() == [5]
@@ -196,11 +185,9 @@ def test_nested_text_of_more_than_2_gib_in_a_row_group(spark, sqlite_catalog, ne
 
 def test_a_limit_of_pyarrow_is_not_called_damage(sqlite_catalog):
     """A column with more values than 32 bits count is as good a file as others."""
-    by_duckdb(
-        sqlite_catalog,
-        "CALL lake.set_option('data_inlining_row_limit', 0)",
-        "CREATE TABLE t AS SELECT 1 AS i",
-    )
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CALL lake.set_option('data_inlining_row_limit', 0)")
+        reference.sql("CREATE TABLE t AS SELECT 1 AS i")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         (file,) = lake.scan("t").files
 

@@ -8,6 +8,7 @@ from pyspark.sql.types import VariantType
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.writes.session import LakeSession
+from tests.interop.lakes import by_duckdb
 from tests.interop.test_variants import SHREDDED, in_json
 from tests.reference.duckdb_lake import open_lake
 from tests.type_matrix import noted
@@ -23,11 +24,6 @@ def lake(sqlite_catalog):
         reference.sql("INSERT INTO t VALUES (39, NULL)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         yield lake
-
-
-@pytest.fixture
-def session(spark, lake):
-    return LakeSession(spark, lake)
 
 
 def of_ours(lake, table="t"):
@@ -149,8 +145,7 @@ def test_spark_compacts_them_and_shows_their_changes(spark, sqlite_catalog, encr
 
         expected = {i: {"a": i, "l": [i]} for i in range(40) if i != 3} | {4: 7, 100: {"b": None}}
         assert of_spark(session) == of_ours(lake) == expected
-        with open_lake(sqlite_catalog, encrypted=encrypted) as reference:
-            found = dict(reference.sql("SELECT i, doc::JSON FROM t"))
+        found = dict(by_duckdb(sqlite_catalog, "SELECT i, doc::JSON FROM t", encrypted=encrypted))
         assert {i: json.loads(text) for i, text in found.items()} == expected
         feed = session.changes("t", first, last).selectExpr("change_type", "i", "to_json(doc)").collect()
         assert sorted(map(tuple, feed)) == [
@@ -188,5 +183,4 @@ def test_a_table_that_duckdb_partitioned_by_a_variant_takes_deletes_alone(sessio
     with pytest.raises(UnsupportedFeatureError, match=r"main\.k cannot be written: its partition key doc"):
         session.update("k", set={"i": "i + 1"}, where="i = 1")
     session.delete("k", where="i = 1")
-    with open_lake(sqlite_catalog) as reference:
-        assert reference.sql("SELECT i FROM k") == [(2,)]
+    assert by_duckdb(sqlite_catalog, "SELECT i FROM k") == [(2,)]

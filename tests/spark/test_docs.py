@@ -1,4 +1,4 @@
-"""The tables of `docs/types.md` against the code."""
+"""The examples of the page on `LakeSession`, and the tables of `docs/types.md`."""
 
 import re
 from pathlib import Path
@@ -24,8 +24,28 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
 )
 from airflow_provider_ducklake.lake.spark.writing.assignment import _fits
 from airflow_provider_ducklake.lake.storage.arrow.arrow_types import arrow_type
+from tests.reference.duckdb_lake import open_lake
 
-PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
+PAGE = Path(__file__).parents[2] / "docs" / "session.md"
+
+
+@pytest.mark.classic_only("the page starts a session of a JVM")
+@pytest.mark.usefixtures("spark")  # which the page gets
+def test_the_examples_run_and_print_what_they_say(tmp_path, capsys):
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    code = "".join(blocks).replace("/data/", f"{tmp_path}/")
+
+    exec(compile(code, PAGE.name, "exec"), {})
+
+    promised = re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == promised
+    with open_lake(f"ducklake:sqlite:{tmp_path}/lake.sqlite") as reference:
+        assert reference.sql("SELECT id, price FROM orders ORDER BY id") == [(2, 1.0), (3, 2.0), (3, 2.0)]
+
+
+# --- the tables of docs/types.md against the code ---
+
+TYPES = PAGE.with_name("types.md").read_text()
 SPARK_TYPES = [
     t.BooleanType(),
     t.ByteType(),
@@ -47,7 +67,7 @@ TAKEN_TYPES = [*SPARK_TYPES, INTERVAL]
 
 def table(header: str) -> dict[str, list[str]]:
     """Return the rows of a table below its header, by their first cell, backticks dropped."""
-    lines = PAGE.split(f"| {header} |", 1)[1].splitlines()[2:]
+    lines = TYPES.split(f"| {header} |", 1)[1].splitlines()[2:]
     rows = lines[: [line.startswith("|") for line in [*lines, ""]].index(False)]
     cells = [[cell.strip().replace("`", "") for cell in row.strip("|").split("|")] for row in rows]
     return {first: rest for first, *rest in cells}
@@ -103,6 +123,6 @@ def test_columns_that_are_read_have_these_types(spark):
 
 
 def test_what_cannot_be_stored_is_listed():
-    (listed,) = re.findall(r"Values of ([^.]*?) cannot be exchanged", PAGE)
+    (listed,) = re.findall(r"Values of ([^.]*?) cannot be exchanged", TYPES)
 
     assert words(listed.replace("`", "").replace(" and ", ", ")) == NOT_STORABLE
