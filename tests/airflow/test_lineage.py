@@ -161,6 +161,12 @@ import pyarrow as pa
 from airflow.sdk import DAG, task
 from airflow_provider_ducklake.hooks.compat import hook_lineage_collector
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators import (
+    DuckLakeAddFilesOperator,
+    DuckLakeDDLOperator,
+    DuckLakeSparkInsertOperator,
+    DuckLakeSparkSQLOperator,
+)
 
 CONNECT = {"spark_connect_conn_id": "connect"}
 PARENT = ("JobNamespace", "JobName", "RunId")
