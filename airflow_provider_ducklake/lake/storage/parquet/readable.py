@@ -206,7 +206,7 @@ _OF_SPARK = b"org.apache.spark."  # these may have empty values, which pyarrow r
 def is_in_old_calendar(metadata: pq.FileMetaData, *, int96: bool = True, others: bool = True) -> bool:
     """Return True if Spark shifts dates and times of a file, which no other reader does.
 
-    ``int96``: times of that type are asked about, ``others``: dates and other times. *Source:* Spark's
+    ``int96`` asks about times of that type, ``others`` about dates and other times. *Source:* Spark's
     ``DataSourceUtils``, ``int96RebaseSpec`` and ``datetimeRebaseSpec``.
     """
     keys = metadata.metadata or {}
