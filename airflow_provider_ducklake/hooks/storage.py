@@ -209,10 +209,8 @@ def _read(source: Source | None) -> Iterator[tuple[str, str]]:
 
 
 def _paths_of_tables(source: LakeSource) -> Iterator[tuple[str, str]]:
-    from ..lake.planning.reading.scan import FileHistory
-
     for plan in source.tables.values():
-        files = [one.file if isinstance(one, FileHistory) else one for one in plan.files]
+        files: list[Any] = [getattr(one, "file", one) for one in plan.files]  # of a FileHistory
         yield from _paths_of_files(str(plan.table.name), files)
 
 

@@ -161,12 +161,7 @@ import pyarrow as pa
 from airflow.sdk import DAG, task
 from airflow_provider_ducklake.hooks.compat import hook_lineage_collector
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.operators import (
-    DuckLakeAddFilesOperator,
-    DuckLakeDDLOperator,
-    DuckLakeSparkInsertOperator,
-    DuckLakeSparkSQLOperator,
-)
+from airflow_provider_ducklake.operators import *
 
 CONNECT = {"spark_connect_conn_id": "connect"}
 PARENT = ("JobNamespace", "JobName", "RunId")
@@ -230,7 +225,6 @@ with DAG("lineage", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None):
         Path("FILES/collected.json").write_text(json.dumps(uris))
 
     create >> add >> insert >> sum_up >> submitted >> own_parent >> connected >> [fails, late] >> tell()
-
 """
 
 SETTINGS_OF_SESSION = """
