@@ -452,11 +452,7 @@ def test_a_standalone_master_gets_no_variable_of_airflow(
     )
     answers.by_path[f"/v1/submissions/status/{DRIVER}"] = (
         200,
-        {
-            "action": STATUS,
-            "success": True,
-            "driverState": "FAILED",
-        },
+        {"action": STATUS, "success": True, "driverState": "FAILED"},
     )
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "secret")
     submit = submits(tmp_path, monkeypatch, "pass", DRIVER)

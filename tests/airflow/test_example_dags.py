@@ -294,8 +294,7 @@ def test_a_missed_deadline_says_since_when_the_table_is_unchanged(
 
 
 def test_what_a_person_approves_is_committed_and_what_is_rejected_leaves_nothing(
-    lake_of_examples: CatalogDatabase,
-    on_server,
+    lake_of_examples: CatalogDatabase, on_server
 ):
     dag = sync_dag(on_server(example("audited_load")))
     days = [datetime(2026, 11, day, tzinfo=UTC) for day in (23, 24)]
@@ -324,8 +323,7 @@ def test_what_a_person_approves_is_committed_and_what_is_rejected_leaves_nothing
 
 
 def test_nights_merge_as_many_files_as_their_budget_has_the_neediest_table_first(
-    lake_of_examples: CatalogDatabase,
-    on_server,
+    lake_of_examples: CatalogDatabase, on_server
 ):
     def night(**params: int) -> DagRun:
         return sync_dag(on_server(example("compaction_budget"))).test(run_conf=params)

@@ -446,10 +446,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
 def hook_of_orders(connect, sqlite_catalog: CatalogDatabase) -> Iterator[DuckLakeHook]:
     """A hook of a lake with the table sales.Orders."""
     conn_id = connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
-    with (
-        DuckLakeHook(conn_id, hook_lineage=False) as one,
-        one.get_or_create_lake().transaction() as tx,
-    ):
+    with DuckLakeHook(conn_id, hook_lineage=False) as one, one.get_or_create_lake().transaction() as tx:
         tx.create_schema("sales")
         tx.create_table("sales.Orders", {"i": "int64"})
     with DuckLakeHook(conn_id) as one:

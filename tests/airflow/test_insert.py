@@ -166,6 +166,7 @@ def lake(
     return sqlite_catalog
 
 
+@pytest.mark.submits
 @pytest.mark.usefixtures("airflow_db")
 def test_sources_of_each_kind_land_as_one_snapshot_each(lake, submit, tmp_path, capfd):
     run = sync_dag(parse(tmp_path / "dag.py")).test()

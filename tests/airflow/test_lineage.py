@@ -33,6 +33,8 @@ from airflow_provider_ducklake.lake.format.names.identifiers import QualifiedNam
 from tests.airflow.services import airflow
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.submits
+
 _MODULES = [
     import_module(f"{generated.__name__}.{one.name}") for one in pkgutil.iter_modules(generated.__path__)
 ]

@@ -52,9 +52,7 @@ pytestmark = pytest.mark.usefixtures("airflow_db")
 
 @pytest.fixture
 def lake(
-    sqlite_catalog: CatalogDatabase,
-    connect: Callable[..., str],
-    set_connection: SetConnection,
+    sqlite_catalog: CatalogDatabase, connect: Callable[..., str], set_connection: SetConnection
 ) -> CatalogDatabase:
     """A lake in which each step has something to do, and a file that is gone."""
     connect(sqlite_catalog)

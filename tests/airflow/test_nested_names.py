@@ -76,9 +76,7 @@ def tasks(rows: str) -> list[BaseOperator]:
             task_id="sql", sql=f"INSERT INTO {SCHEMA}.copies SELECT id, n FROM {TABLE} WHERE id = 1"
         ),
         operators.DuckLakeSparkSQLOperator(
-            task_id="sql_schema",
-            default_schema=SCHEMA,
-            sql="INSERT INTO copies SELECT id, n FROM orders",
+            task_id="sql_schema", default_schema=SCHEMA, sql="INSERT INTO copies SELECT id, n FROM orders"
         ),
         operators.DuckLakeFlushInlinedDataOperator(task_id="flush", table=TABLE),
         operators.DuckLakeFlushInlinedDataOperator(task_id="flush_schema", schema=SCHEMA),

@@ -68,11 +68,7 @@ def test_the_example_changes_what_it_says(sqlite_catalog: CatalogDatabase, on_se
         counts = ("rows_deleted", "rows_updated", "rows_added", "snapshot_id", "read_snapshot_id")
         assert [
             tuple(xcom(run, task)[count] for count in counts) for task in ("merge", "update", "forget")
-        ] == [
-            (1, 1, 1, head - 2, head - 3),
-            (0, 4, 0, head - 1, head - 2),
-            (1, 0, 0, head, head - 1),
-        ]
+        ] == [(1, 1, 1, head - 2, head - 3), (0, 4, 0, head - 1, head - 2), (1, 0, 0, head, head - 1)]
         changed = lake.sql(
             "SELECT change_type FROM "
             f"ducklake_table_changes('lake', 'main', 'customers', {head - 1}, {head - 1})"

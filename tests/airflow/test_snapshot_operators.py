@@ -325,12 +325,7 @@ def test_a_plan_and_its_execution(emptied):
     assert (done["snapshot_id"], done["already_committed"], done["objects"]) == (5, False, [])
     assert {
         name: done["tables"][0][name] for name in ("name", "action", "files_copied", "rows_returned")
-    } == {
-        "name": "main.t",
-        "action": "changed",
-        "files_copied": 1,
-        "rows_returned": 10,
-    }
+    } == {"name": "main.t", "action": "changed", "files_copied": 1, "rows_returned": 10}
     assert xcom(run, "again")["snapshot_id"] is None
     assert duckdb(emptied, "SELECT count(*), sum(rowid) FROM t") == [(10, 45)]
     ((author, message, extra),) = duckdb(emptied, SAID)

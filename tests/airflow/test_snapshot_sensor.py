@@ -576,8 +576,7 @@ def test_of_an_expired_change_only_the_oldest_snapshot_is_known(lake, sqlite_cat
     changed = commit_to(sqlite_catalog, "CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1)")
     kept = commit_to(sqlite_catalog, "INSERT INTO others VALUES (1)")
     commit_to(
-        sqlite_catalog,
-        f"CALL ducklake_expire_snapshots('lake', versions => {list(range(changed + 1))})",
+        sqlite_catalog, f"CALL ducklake_expire_snapshots('lake', versions => {list(range(changed + 1))})"
     )
 
     found = last_change(lake, "orders")

@@ -193,11 +193,7 @@ def test_what_was_flushed_is_said_and_a_second_try_finds_nothing_left(inlined):
     assert not result["dry_run"]
     with Lake.connect(inlined.sqlalchemy_url) as ours:
         newest = ours.snapshots()[-1]
-        assert (newest.id, newest.author, newest.message) == (
-            result["snapshot_id"],
-            "airflow",
-            "dag.flush",
-        )
+        assert (newest.id, newest.author, newest.message) == (result["snapshot_id"], "airflow", "dag.flush")
         assert json.loads(newest.extra)["airflow"]["run_id"] == "run"
     assert by_duckdb(inlined, "SELECT count(*), sum(i) FROM t") == [(20, 207)]
     again = flush(table="main.t")

@@ -213,11 +213,7 @@ ONLY_UP_TO_1_0 = "Only DuckLake versions 0.1, 0.2, 0.3-dev1, 0.3, 0.4-dev1, 0.4,
 @pytest.mark.every_catalog
 @pytest.mark.parametrize(
     ("options", "says"),
-    [
-        ({}, NEEDS_1_0),
-        ({"read_only": True}, NEEDS_1_0),
-        ({"automatic_migration": True}, ONLY_UP_TO_1_0),
-    ],
+    [({}, NEEDS_1_0), ({"read_only": True}, NEEDS_1_0), ({"automatic_migration": True}, ONLY_UP_TO_1_0)],
     ids=["attach", "read only", "automatic migration"],
 )
 def test_duckdb_1_5_5_on_1_1(catalog, options, says):

@@ -400,11 +400,7 @@ def test_watchers_of_other_arguments_have_watermarks_of_their_own(commit, sqlite
             trigger_of(since=before, poll_interval=3 * INTERVAL),
             trigger_of(since=before, changes=("delete",)),
         ]
-        async with (
-            watching(several[0]) as one,
-            watching(several[1]) as two,
-            watching(several[2]) as three,
-        ):
+        async with watching(several[0]) as one, watching(several[1]) as two, watching(several[2]) as three:
             await commit("INSERT INTO orders VALUES (1), (2)")
             await until(lambda: one and two)
             await commit("DELETE FROM orders WHERE id = 1")

@@ -27,10 +27,7 @@ from airflow_provider_ducklake.lake.format.snapshots import ColumnId
 from tests.interop.lakes import alone
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 
-VIEW = (
-    "ALTER TABLE {table} RENAME TO kept",
-    "CREATE VIEW {table} AS SELECT * FROM kept",
-)
+VIEW = ("ALTER TABLE {table} RENAME TO kept", "CREATE VIEW {table} AS SELECT * FROM kept")
 TRIGGER = "CREATE TRIGGER t AFTER INSERT ON {} BEGIN DELETE FROM ducklake_tag; END"
 
 
@@ -139,10 +136,7 @@ def test_what_a_duckdb_file_says_reaches_no_other_file(new_catalog, tmp_path, on
 def test_a_view_at_the_target_of_an_export_is_no_frozen_lake(tmp_path, kind):
     file = tmp_path / "found"
     catalog = CatalogDatabase(kind, str(file), str(tmp_path))
-    _run(
-        catalog,
-        "CREATE VIEW ducklake_metadata AS SELECT 'airflow_ducklake_frozen' AS key, '{}' AS value",
-    )
+    _run(catalog, "CREATE VIEW ducklake_metadata AS SELECT 'airflow_ducklake_frozen' AS key, '{}' AS value")
 
     assert mark_of(file) is None
 

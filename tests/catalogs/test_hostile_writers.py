@@ -111,10 +111,7 @@ OF_POSTGRES = [
     _in_place("materialized view", "CREATE MATERIALIZED VIEW {table} AS SELECT * FROM kept WHERE evil()"),
     _in_place("partitioned table", "CREATE TABLE {table} (LIKE kept) PARTITION BY RANGE (row_id)"),
     _in_place("foreign table", "CREATE FOREIGN TABLE {table} (row_id bigint) SERVER elsewhere"),
-    _relation(
-        "view in the place of a table of ours",
-        "CREATE VIEW airflow_ducklake_new AS SELECT evil()",
-    ),
+    _relation("view in the place of a table of ours", "CREATE VIEW airflow_ducklake_new AS SELECT evil()"),
     _relation("view with a name of 1.1", "CREATE VIEW ducklake_view_column_tag AS SELECT evil()"),
     _trigger("AFTER INSERT OR UPDATE OR DELETE", daily=True),
     _trigger("BEFORE INSERT", "ROW"),

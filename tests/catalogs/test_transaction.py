@@ -267,8 +267,7 @@ def test_what_is_missing_is_named(lake):
 
 
 @pytest.mark.parametrize(
-    "type_",
-    ["int33", "", "decimal(39,2)", "decimal(2,3)", "time_ns", "struct()", "enum('a')", "int32[3]"],
+    "type_", ["int33", "", "decimal(39,2)", "decimal(2,3)", "time_ns", "struct()", "enum('a')", "int32[3]"]
 )
 def test_a_type_that_cannot_be_stored_is_refused(lake, type_):
     with pytest.raises(errors.InvalidTypeError), lake.transaction() as tx:

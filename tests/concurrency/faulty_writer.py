@@ -154,12 +154,7 @@ SCENARIOS: dict[Callable[[Lake, LakeTransaction], None], Rows] = {
     create_and_fill: {**BASE, **_NEW},
     alter: {**BASE, "t": [*tuples(*T, more=(7,)), *((one, "x", 8) for one in FEW)]},
     delete: {**BASE, "t": tuples(*(one for one in T if one not in _DELETED))},
-    several_tables: {
-        "t": tuples(*T, *MANY),
-        "u": tuples(*range(20), *FEW, more=(7,)),
-        "v": [(1,)],
-        **_NEW,
-    },
+    several_tables: {"t": tuples(*T, *MANY), "u": tuples(*range(20), *FEW, more=(7,)), "v": [(1,)], **_NEW},
 }
 _BY_NAME = {scenario.__name__: scenario for scenario in SCENARIOS}
 

@@ -126,7 +126,7 @@ OURS_ON_SCHEMA = {
 OURS_WITH_CONTENTS = {
     "drop schema with its contents": Ours(
         lambda tx, n: tx.drop_schema(f"s{n}", cascade=True), "DROP SCHEMA s{n} CASCADE"
-    ),
+    )
 }
 OURS = {
     **OURS_ON_TABLE,
@@ -253,10 +253,7 @@ BETTER = {
         for name in ("insert", "inlined insert", "update", "inlined update")
     },
     **{
-        ("rename table", name): (
-            "conflict",
-            "the reference leaves a table without columns",
-        )
+        ("rename table", name): ("conflict", "the reference leaves a table without columns")
         for name in ("drop table", "replace table")
     },
     **{

@@ -179,13 +179,7 @@ PLANNERS = {
     one.name: one.act
     for one in VERBS
     if one.name
-    in (
-        "overwrite where",
-        "merge of o",
-        "query of its own table",
-        "delete rows",
-        "our DROP TABLE t",
-    )
+    in ("overwrite where", "merge of o", "query of its own table", "delete rows", "our DROP TABLE t")
 } | {"insert of a cleared task": insert_again}
 
 

@@ -93,9 +93,7 @@ def create_schema(name: str) -> Doing:
 
 def drop_schema(name: str, *, cascade: bool) -> Doing:
     return Doing(
-        f"drop schema {name}",
-        lambda tx: tx.drop_schema(name, cascade=cascade),
-        gone(name, cascade=cascade),
+        f"drop schema {name}", lambda tx: tx.drop_schema(name, cascade=cascade), gone(name, cascade=cascade)
     )
 
 

@@ -14,10 +14,7 @@ from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from tests.concurrency.verbs import PausingLake, operate
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
-SOURCES = {
-    "the target itself": "S.T",
-    "a view over a view of it": "s.w",
-}
+SOURCES = {"the target itself": "S.T", "a view over a view of it": "s.w"}
 
 
 @pytest.fixture

@@ -339,12 +339,7 @@ VERBS: tuple[Verb, ...] = (
         overwrite_where="part = 'z'",
     ),
     insert("insert and create", "few", created, table="c", create_table=True),
-    insert(
-        "insert and add columns",
-        "with_y",
-        evolving(*ALL, then=with_y),
-        schema_evolution="add_columns",
-    ),
+    insert("insert and add columns", "with_y", evolving(*ALL, then=with_y), schema_evolution="add_columns"),
     insert("insert and widen", "wide", evolving(*ALL, then=widened), schema_evolution="add_and_widen"),
     row_change(
         "delete",
@@ -526,10 +521,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "MERGE",
         f"{MERGE.format('{s}.t', GIVEN['upsert'])} WHEN MATCHED THEN UPDATE SET n = source.n {INSERTS}",
     ),
-    Statement(
-        "MERGE new keys",
-        f"{MERGE.format('{s}.t', GIVEN['new_keys'])} {INSERTS}",
-    ),
+    Statement("MERGE new keys", f"{MERGE.format('{s}.t', GIVEN['new_keys'])} {INSERTS}"),
     Statement("TRUNCATE", "TRUNCATE {s}.t"),
     Statement("ADD COLUMN", "ALTER TABLE {s}.t ADD COLUMN x INTEGER DEFAULT 7"),
     Statement("DROP COLUMN", "ALTER TABLE {s}.t DROP COLUMN n"),

@@ -325,13 +325,7 @@ DDL_SCENARIOS = [
             "CREATE OR REPLACE TABLE t (x integer)",
         ),
     ),
-    ddl(
-        "truncate, and fill again",
-        _CREATE,
-        _FILL,
-        (_one("truncate", "t"), "TRUNCATE t"),
-        _FILL,
-    ),
+    ddl("truncate, and fill again", _CREATE, _FILL, (_one("truncate", "t"), "TRUNCATE t"), _FILL),
     ddl(
         "steps that leave nothing behind",
         (_one("create_schema", "s"), "CREATE SCHEMA s"),

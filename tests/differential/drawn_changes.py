@@ -455,8 +455,7 @@ def _drop_column(draw: Changes) -> Change | None:
     table.columns.remove(column)
     draw.so_far.changed.add(table)
     return draw.made(
-        call("drop_column", table.qualified, column.sql),
-        f"ALTER TABLE {table.sql} DROP COLUMN {column.sql}",
+        call("drop_column", table.qualified, column.sql), f"ALTER TABLE {table.sql} DROP COLUMN {column.sql}"
     )
 
 

@@ -63,12 +63,7 @@ LITERALS: dict[str, list[tuple[str, SqlDefault]]] = {
     "varchar": [("'it''s'", "it's"), ("''", ""), ("'üñ\n'", "üñ\n")],
     "uuid": [(f"'{_UUID}'", UUID(_UUID))],
 }
-EXPRESSIONS = {
-    "date": "current_date",
-    "timestamptz": "now()",
-    "uuid": "uuid()",
-    "varchar": "upper('x')",
-}
+EXPRESSIONS = {"date": "current_date", "timestamptz": "now()", "uuid": "uuid()", "varchar": "upper('x')"}
 
 
 _FEW = {

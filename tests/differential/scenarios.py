@@ -240,10 +240,7 @@ SCENARIOS = [
     ),
     Scenario("first append", _append(_FIRST), _append_sql(_FIRST), ignored_inlined=NAN_AS_BOUND),
     Scenario(
-        "further append",
-        _append(_FIRST, _SECOND),
-        _append_sql(_FIRST, _SECOND),
-        ignored_inlined=NAN_AS_BOUND,
+        "further append", _append(_FIRST, _SECOND), _append_sql(_FIRST, _SECOND), ignored_inlined=NAN_AS_BOUND
     ),
     Scenario(
         "append with new extremes, NULL and NaN",

@@ -44,14 +44,7 @@ EMPTY = _scenario("truncate an empty table", "CREATE TABLE t (a INT)", "TRUNCATE
 
 
 @pytest.mark.parametrize(
-    "scenario",
-    [
-        *DDL_SCENARIOS,
-        EVERY,
-        QUOTED_KEYS,
-        EMPTY,
-    ],
-    ids=lambda scenario: scenario.name,
+    "scenario", [*DDL_SCENARIOS, EVERY, QUOTED_KEYS, EMPTY], ids=lambda scenario: scenario.name
 )
 def test_our_catalog_equals_the_references_after_the_same_sql(catalog, reference_catalog, scenario: Scenario):
     def ours(lake: Lake, reference: DuckLakeConnection) -> None:

@@ -105,13 +105,7 @@ def test_expiry_by_version_leaves_the_references_catalog(twins, steps):
             planned.delete_files,
             planned.tables,
             planned.bytes,
-        ) == (
-            ours.snapshots,
-            ours.data_files,
-            ours.delete_files,
-            ours.tables,
-            ours.bytes,
-        )
+        ) == (ours.snapshots, ours.data_files, ours.delete_files, ours.tables, ours.bytes)
         assert_catalogs_equal(dump_catalog(catalog), dump_catalog(reference_catalog))
 
 

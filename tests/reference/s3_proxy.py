@@ -117,12 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         bucket, _, key = parts.path.lstrip("/").partition("/")
         fault = self.fault_of(
-            Request(
-                self.command,
-                bucket,
-                key,
-                parse_qs(parts.query, keep_blank_values=True),
-            )
+            Request(self.command, bucket, key, parse_qs(parts.query, keep_blank_values=True))
         )
         match fault:
             case Refuse(status, code, message):

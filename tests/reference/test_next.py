@@ -361,7 +361,7 @@ def content_of(catalog, row: dict) -> bytes:
     return (Path(catalog.data_path) / "main" / "t" / row["path"]).read_bytes()
 
 
-@pytest.mark.usefixtures("lake")
+@pytest.mark.usefixtures("deleted")
 def test_a_container_holds_a_cumulative_vector_for_each_snapshot(sqlite_catalog):
     (row,) = delete_files(sqlite_catalog)
     content = content_of(sqlite_catalog, row)

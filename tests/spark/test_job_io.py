@@ -514,8 +514,7 @@ def test_what_python_says_of_another_error_of_a_task_comes_first(spark):
 
 
 @pytest.mark.parametrize(
-    "value",
-    [OUT_OF_MEMORY, f"x\nCaused by: {OUT_OF_MEMORY}", f"{OUT_OF_MEMORY}\n", f"\n: {OUT_OF_MEMORY}"],
+    "value", [OUT_OF_MEMORY, f"x\nCaused by: {OUT_OF_MEMORY}", f"{OUT_OF_MEMORY}\n", f"\n: {OUT_OF_MEMORY}"]
 )
 def test_values_of_rows_tell_no_cause(spark, value):
     rows = spark.createDataFrame([(value,)], "s string")

@@ -233,11 +233,7 @@ def test_a_new_row_that_a_condition_does_not_cover_fails_the_job_and_is_named(sp
     with new_lake(sqlite_catalog, *ORDERS) as lake:
         for row in ((77, "eu", "2024-12-31"), (77, None, "2024-12-31")):
             with pytest.raises(Exception, match=r'overwrite_where: \{"id":77') as raised:
-                insert(
-                    lake,
-                    orders(spark, (1, "us", "2024-12-31"), row),
-                    InsertChoice(where="region = 'us'"),
-                )
+                insert(lake, orders(spark, (1, "us", "2024-12-31"), row), InsertChoice(where="region = 'us'"))
             assert isinstance(typed(raised.value), InvalidInputError)
     assert ids(sqlite_catalog) == [1, 2, 3, 4, 5]
 

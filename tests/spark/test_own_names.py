@@ -117,11 +117,7 @@ def test_no_condition_or_value_sees_a_column_of_ours(spark, tmp_path):
         for changes in (
             delete("_ducklake_position = 0"),
             update("true", id="`_DUCKLAKE_ROW_ID`"),
-            {
-                **merge,
-                "on": "target.id = source._ducklake_source_id",
-                "when_matched": ({"delete": True},),
-            },
+            {**merge, "on": "target.id = source._ducklake_source_id", "when_matched": ({"delete": True},)},
         ):
             with pytest.raises(InvalidInputError, match=r"(?i)UNRESOLVED_COLUMN.*_ducklake_"):
                 twins.change(spark, **changes)

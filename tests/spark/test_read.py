@@ -538,14 +538,7 @@ def test_no_row_is_left_out_by_parquets_bounds_of_floats(spark, sqlite_catalog, 
         found = lake.read_spark(spark, "t")
 
         for column in ("g", "s.h"):
-            counts = {
-                "= 0": 60,
-                "> 0.5": 80,
-                ">= 0": 140,
-                "IN (0, 5)": 60,
-                "= double('NaN')": 40,
-                "<= 0": 60,
-            }
+            counts = {"= 0": 60, "> 0.5": 80, ">= 0": 140, "IN (0, 5)": 60, "= double('NaN')": 40, "<= 0": 60}
             assert {one: found.where(f"{column} {one}").count() for one in counts} == counts
         assert found.where("s.n = 1").select("s.n").count() == 140
 

@@ -161,10 +161,7 @@ VALUES = (
     ({"n": "CAST(n * 2 AS DECIMAL(9, 2))"}, "n = CAST(n * 2 AS DECIMAL(9, 2))"),
     ({"s.a": "s.a + 1"}, "s = {{'a': s.a + 1, 'b': s.b}}"),
 )
-MERGES = (
-    ("when_matched", "WHEN MATCHED"),
-    ("when_not_matched_by_source", "WHEN NOT MATCHED BY SOURCE"),
-)
+MERGES = (("when_matched", "WHEN MATCHED"), ("when_not_matched_by_source", "WHEN NOT MATCHED BY SOURCE"))
 
 
 class Drawn:
@@ -229,11 +226,7 @@ class Drawn:
             changes[clause] = ({"condition": condition, "delete": True},)
             statement += "DELETE "
         elif clause == "when_matched":
-            values = {
-                "price": "source.price",
-                "day": "source.day",
-                self.name: f"target.{self.name} || 'm'",
-            }
+            values = {"price": "source.price", "day": "source.day", self.name: f"target.{self.name} || 'm'"}
             changes[clause] = ({"condition": condition, "update": values},)
             statement += f"UPDATE SET price = s.price, day = s.day, {self.name} = t.{self.name} || 'm' "
         else:
@@ -500,12 +493,7 @@ def test_keys_that_spark_has_as_texts_match_in_any_spelling(
 @pytest.mark.parametrize("inlining_limit", [0, 10], ids=["files", "inlined"])
 @pytest.mark.parametrize(
     ("condition", "found"),
-    [
-        ("h <= 1.5", [1]),
-        ("h IN (1.5, 3)", [3]),
-        ("e = 1.00000000001", []),
-        ("h = price", [4]),
-    ],
+    [("h <= 1.5", [1]), ("h IN (1.5, 3)", [3]), ("e = 1.00000000001", []), ("h = price", [4])],
 )
 def test_no_decimal_is_rounded_where_it_is_compared(tmp_path, spark, inlining_limit, condition, found):
     """Both sides of a comparison do not always fit into 38 digits; Spark by itself drops the fraction's."""

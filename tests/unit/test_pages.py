@@ -183,10 +183,7 @@ CLAIMS = {
     ],
     "row by row with those of DuckDB 1.5.5": ["differential/test_state_machine.py::test_drawn_histories"],
     "takes 0.6 s on a warm Spark Connect server": ["../benchmarks/fixed_cost.py", "../docs/spark_connect.md"],
-    "takes half the time for 200 columns": [
-        "../benchmarks/shapes.py",
-        "../docs/adr/0019-arrow-writes.md",
-    ],
+    "takes half the time for 200 columns": ["../benchmarks/shapes.py", "../docs/adr/0019-arrow-writes.md"],
     "does not grow with the lake": [
         "catalogs/test_scale.py::test_the_number_of_statements_does_not_grow_with_a_lake",
         "../benchmarks/scale.py",

@@ -101,10 +101,7 @@ class Lake:
     # reading
 
     def read(
-        self,
-        table: str | Names,
-        snapshot: int | None = None,
-        where: Sequence[tuple[str, str, object]] = (),
+        self, table: str | Names, snapshot: int | None = None, where: Sequence[tuple[str, str, object]] = ()
     ) -> pa.Table:
         """Return the rows at a snapshot.
 
@@ -149,9 +146,7 @@ class Lake:
 
     def insert(self, table: str | Names, rows: pa.Table | list[dict[str, Any]]) -> int | None:
         """Append rows; a column that they leave out takes its default."""
-        return self._write(
-            lambda tx: tx.append(loaded := self._table_for(tx, table), _arrow(rows, loaded)),
-        )
+        return self._write(lambda tx: tx.append(loaded := self._table_for(tx, table), _arrow(rows, loaded)))
 
     def delete(self, table: str | Names, where: str) -> int | None:
         return self._write(lambda tx: tx.delete(self._table_for(tx, table), _condition(where)))
@@ -164,7 +159,7 @@ class Lake:
         self, table: str | Names, rows: pa.Table | list[dict[str, Any]], on: Sequence[str]
     ) -> int | None:
         return self._write(
-            lambda tx: tx.upsert(loaded := self._table_for(tx, table), _arrow(rows, loaded), on),
+            lambda tx: tx.upsert(loaded := self._table_for(tx, table), _arrow(rows, loaded), on)
         )
 
     def add_files(self, table: str | Names, paths: Sequence[str]) -> int | None:
@@ -280,12 +275,7 @@ class Lake:
     # options and maintenance, each on its own
 
     def set_option(
-        self,
-        name: str,
-        value: object,
-        *,
-        schema: str | Names | None = None,
-        table: str | Names | None = None,
+        self, name: str, value: object, *, schema: str | Names | None = None, table: str | Names | None = None
     ) -> None:
         """Set an option of the lake, or of a schema or a table; makes no snapshot."""
         named = None if table is None else _identifier(table)

@@ -223,10 +223,7 @@ VALUE = (
         ),
         ('java.io.IOException: Cannot run program "jq": error=2, No such file or directory', None),
         ("org.apache.spark.SparkException: \nError from python worker:\n  Traceback", "cannot run PySpark"),
-        (
-            f"org.apache.spark.api.python.PythonException: {UDF}RuntimeError: [PYTHON_VERSION_MISMATCH]",
-            None,
-        ),
+        (f"org.apache.spark.api.python.PythonException: {UDF}RuntimeError: [PYTHON_VERSION_MISMATCH]", None),
         ("java.nio.file.AccessDeniedException: /data/files/main/s3a/amazonaws", None),
         (f"java.nio.file.AccessDeniedException: {BUCKET}", "has no access to a bucket"),
         (

@@ -89,9 +89,7 @@ ACCEPTED = [
     (
         "CREATE TABLE tight(a INT DEFAULT 1not null,b DOUBLE DEFAULT-1e3)",
         table(
-            "tight",
-            column("a", "int32", nullable=False, default=1),
-            column("b", "float64", default=-1000.0),
+            "tight", column("a", "int32", nullable=False, default=1), column("b", "float64", default=-1000.0)
         ),
     ),
     ("CREATE TABLE begin (reset INT)", table("begin", column("reset", "int32"))),

@@ -360,10 +360,7 @@ LINEAGES = [
         "WITH a AS (SELECT id FROM orders), b AS (SELECT id AS i FROM a) SELECT i + 1 AS j FROM b",
         {"j": {O_ID}},
     ),
-    (
-        "SELECT id FROM orders UNION ALL SELECT id FROM customers",
-        {"id": {O_ID, C_ID}},
-    ),
+    ("SELECT id FROM orders UNION ALL SELECT id FROM customers", {"id": {O_ID, C_ID}}),
     (
         "SELECT price - lag(price) OVER (PARTITION BY customer_id ORDER BY day) AS change FROM orders",
         {"change": {O_PRICE, O_CUSTOMER, O_DAY}},

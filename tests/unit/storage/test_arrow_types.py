@@ -182,17 +182,7 @@ def test_only_ascii_letters_ignore_case():
 
 def test_every_difference_is_listed_at_once():
     table = pa.table(
-        {
-            "wide": [1],
-            "extra": [1],
-            "empty": pa.array(
-                [
-                    None,
-                ],
-                pa.int64(),
-            ),
-            "s": [{"x": 1, "z": 2}],
-        }
+        {"wide": [1], "extra": [1], "empty": pa.array([None], pa.int64()), "s": [{"x": 1, "z": 2}]}
     )
 
     with pytest.raises(SchemaMismatchError) as caught:
